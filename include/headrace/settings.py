@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from headrace.errors import ConfigurationError
 from headrace.model.dag_options import parse_dag_options
 from headrace.model.page_users import parse_page_users
+from headrace.model.snodes import MAX_LEASE_MS
 from headrace.model.spark_options import mask_options, parse_spark_options
 from headrace.model.streams import MAX_STREAMS_PER_DATABASE
 
@@ -176,7 +177,9 @@ class Settings(BaseSettings):
         "Whether Airflow starts the drivers of snodes. If not, their DAGs are paused when they are created, for another service "
         "manager, such as systemd or Kubernetes.",
     )
-    lease_ms: int = setting(10_000, "Milliseconds after which another driver can take over a lease that was not renewed.", ge=1_000)
+    lease_ms: int = setting(
+        10_000, "Milliseconds after which a lease that was not renewed can be taken over.", ge=1_000, le=MAX_LEASE_MS
+    )
     chunk_rows: int = positive(20_000_000, "Target number of rows in a backfill chunk.")
     resident_history_rows: int = non_negative(
         1_000_000,

@@ -253,3 +253,15 @@ def test_clearing_does_not_resume_paused_streams_or_transient_errors(catalog: Ca
 def test_a_stream_resumes_in_its_previous_state(catalog: Catalog, progress: JobProgress, state: JobState) -> None:
     stream = add_stream(catalog, state=JobState.STOPPED, reason=FAILED, progress=progress)
     assert catalog.jobs.by_id(stream).resumed_state is state
+
+
+def test_a_lost_driver_is_reported_after_the_clock_was_ahead(catalog: Catalog, clock: ManualClock) -> None:
+    watch = supervisor(catalog, add_stream(catalog))
+    start_driver(catalog)
+    for step in (0, 86_400_000, -86_400_000):
+        clock.advance(step)
+        current_verdict(watch, catalog, clock)
+    for _ in range((LEASE_MS + supervision.MAX_RECONNECT_MS) // 1_000 + 1):
+        clock.advance(1_000)
+        last = current_verdict(watch, catalog, clock)
+    assert last is SupervisionStatus.STOPPED

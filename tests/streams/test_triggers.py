@@ -488,3 +488,24 @@ def test_rows_behind_the_delete_mark_are_read_again_if_none_expire(env: StreamEn
     put(env, (100_000, 4))
     put(env, (3000, 8))
     assert rows(env, plan) == [(0, 3, 11), (100_000, 1, 4)]
+
+
+# A clock that is wrong for a while
+
+DAY = 86_400_000
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("sql", [DELAYED, FORCED])
+def test_results_come_in_time_after_a_day_that_has_not_been(env: StreamEnvironment, sql: str, restarts: bool) -> None:
+    plan = env.create(sql.format("", BY_TABLE))
+    put(env, (0, 1))
+    wait(env, DAY)
+    put(env, (12_000, 2))
+    if restarts:
+        env.restart()
+    wait(env, 5000 - DAY)
+    put(env, (13_000, 4))
+    for _ in range(3):
+        wait(env, 5000)
+    assert rows(env, plan) == [(0, 1, 1), (10_000, 2, 6)]

@@ -8,12 +8,15 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, delete, func, or_, select, update
 
+from headrace.catalog.events import add_event
 from headrace.catalog.processes import has_ended
-from headrace.catalog.rows.jobs import EXECUTIONS, IS_UNFINISHED, JOBS
+from headrace.catalog.rows.jobs import EXECUTIONS, IS_STARTED, IS_UNFINISHED, JOBS
 from headrace.catalog.store import Repository, insert
 from headrace.errors import Error, FencedError, NotFoundError, TransientError
+from headrace.model.clock import MAX_STEP_MS
 from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
 from headrace.model.conversion import from_row, to_row
+from headrace.model.events import Event
 from headrace.model.execution_history import ExecutionHistory
 
 # An execution takes minutes at most, so the holder of a claim older than this has died, on whichever machine it was.
@@ -120,7 +123,19 @@ class Executions(Repository):
     def last(self, job_id: str, first: int) -> int | None:
         """Return the last instant from `first` on that has been executed, whatever became of it."""
         at = EXECUTIONS.c.scheduled
-        return self._scalar(select(func.max(at)).where(EXECUTIONS.c.job_id == job_id, at >= first))
+        return self._scalar(select(func.max(at)).where(EXECUTIONS.c.job_id == job_id, at >= first, IS_STARTED))
+
+    def postpone(self, job_id: str, now: int) -> None:
+        """Make executions PENDING that lie or began ahead of `now`, by a clock that was wrong: they are repeated when due."""
+        message = "it was executed before it was due, by a clock that was ahead"
+        pending = {"state": ExecutionState.PENDING.value, "started": None, "finished": None, "rows": None, "message": message}
+        is_ahead = or_(EXECUTIONS.c.scheduled > now, EXECUTIONS.c.started > now + MAX_STEP_MS)
+        with self._store.write() as connection:
+            count = connection.execute(
+                update(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id, is_ahead, IS_STARTED).values(pending)
+            ).rowcount
+            message = f"the clock was set back: {count} executions are repeated when they are due"
+            add_event(connection, Event(self._store.now(connection), "job", job_id, "CLOCK_SET_BACK", message))
 
     def left_out(self, job_id: str, schedule: Schedule) -> list[int]:
         """Return the instants of a schedule, oldest first, that have no execution although a later one has.
@@ -130,7 +145,7 @@ class Executions(Repository):
         at = EXECUTIONS.c.scheduled
         with self._store.read() as connection:
             first = _first_known(connection, job_id, schedule)
-            of_job = and_(EXECUTIONS.c.job_id == job_id, at >= first)
+            of_job = and_(EXECUTIONS.c.job_id == job_id, at >= first, IS_STARTED)
             number, newest = connection.execute(select(func.count(), func.max(at)).where(of_job)).one()
             if not number or number == (newest - first) // schedule.every + 1:
                 return []
@@ -143,8 +158,9 @@ class Executions(Repository):
             return _first_known(connection, job_id, schedule)
 
     def unfinished(self, job_id: str) -> list[Execution]:
-        """Return the executions that are not DONE, oldest instant first."""
-        query = select(EXECUTIONS).where(EXECUTIONS.c.job_id == job_id, IS_UNFINISHED).order_by(EXECUTIONS.c.scheduled)
+        """Return the executions that were started and are not DONE, oldest instant first."""
+        of_job = and_(EXECUTIONS.c.job_id == job_id, IS_UNFINISHED, IS_STARTED)
+        query = select(EXECUTIONS).where(of_job).order_by(EXECUTIONS.c.scheduled)
         return self._all(Execution, query)
 
     def histories(self, limit: int = RECENT) -> dict[str, ExecutionHistory]:
@@ -152,7 +168,8 @@ class Executions(Repository):
 
         Jobs of which nothing has been executed are left out.
         """
-        newest, unfinished = _newest(limit), select(EXECUTIONS).where(IS_UNFINISHED).order_by(EXECUTIONS.c.scheduled)
+        newest = _newest(limit)
+        unfinished = select(EXECUTIONS).where(IS_UNFINISHED, IS_STARTED).order_by(EXECUTIONS.c.scheduled)
         with self._store.read() as connection:
             recent, waiting = (_by_job(connection.execute(query).mappings()) for query in (newest, unfinished))
         return {
@@ -179,14 +196,18 @@ class Claim:
     again: bool
     abandoned_at: int
 
+    def is_ahead(self, execution: Execution) -> bool:
+        """Return whether an execution was started by a clock that was ahead."""
+        return (execution.started or 0) > self.now + MAX_STEP_MS
+
 
 def _claim(connection: Connection, job_id: str, schedule: Schedule, scheduled: int, claim: Claim) -> Execution:
     _require_job(connection, job_id)
     present = _find(connection, job_id, scheduled)
     if present is not None:
-        if present.is_done_for(claim.holder, claim.again):
+        if present.is_done_for(claim.holder, claim.again) and not claim.is_ahead(present):
             return present
-        _refuse_rival(present, claim.holder, claim.abandoned_at)
+        _refuse_rival(present, claim)
     claimed = _claimed(connection, job_id, schedule, scheduled, present)
     claimed = replace(claimed, holder=claim.holder, started=claim.now)
     _write(connection, claimed)
@@ -210,12 +231,13 @@ def _claimed(connection: Connection, job_id: str, schedule: Schedule, scheduled:
 def _newest(limit: int) -> Select[*tuple[Any, ...]]:
     """Return the query for the newest executions of each job, newest first. It reads no others: a job may have thousands."""
     of_job = EXECUTIONS.alias()
-    instants = select(of_job.c.scheduled).where(of_job.c.job_id == JOBS.c.id).order_by(of_job.c.scheduled.desc())
+    is_of_job = and_(of_job.c.job_id == JOBS.c.id, of_job.c.state != ExecutionState.PENDING.value)
+    instants = select(of_job.c.scheduled).where(is_of_job).order_by(of_job.c.scheduled.desc())
     nth = instants.limit(1).offset(limit - 1).correlate(JOBS).scalar_subquery()
     queries = select(JOBS.c.id, func.coalesce(nth, NO_INSTANT).label("since")).where(JOBS.c.continuous_query.is_not(None))
     # Without a table of its own, SQLite would look up the job of every execution instead.
     bounds = queries.cte("bounds").prefix_with("MATERIALIZED")
-    is_recent = and_(EXECUTIONS.c.job_id == bounds.c.id, EXECUTIONS.c.scheduled >= bounds.c.since)
+    is_recent = and_(EXECUTIONS.c.job_id == bounds.c.id, EXECUTIONS.c.scheduled >= bounds.c.since, IS_STARTED)
     return select(EXECUTIONS).select_from(bounds).join(EXECUTIONS, is_recent).order_by(EXECUTIONS.c.scheduled.desc())
 
 
@@ -252,6 +274,8 @@ def _require_attempt(connection: Connection, execution: Execution) -> Execution:
     current = _find(connection, execution.job_id, execution.scheduled)
     if current is None:
         raise NotFoundError(f"no job has the id {execution.job_id}", hint="it was dropped")
+    if current.state is ExecutionState.PENDING:
+        raise FencedError(f"attempt {execution.attempt} was begun by a clock that was ahead", hint="it is repeated when it is due")
     if current.attempt != execution.attempt:
         raise FencedError(
             f"attempt {execution.attempt} was superseded by attempt {current.attempt} of {current.holder}",
@@ -260,10 +284,10 @@ def _require_attempt(connection: Connection, execution: Execution) -> Execution:
     return current
 
 
-def _refuse_rival(present: Execution, holder: str, abandoned_at: int) -> None:
+def _refuse_rival(present: Execution, claim: Claim) -> None:
     """Raise `TransientError` if another holder is working on an execution."""
-    is_abandoned = (present.started or 0) <= abandoned_at
-    if present.state is ExecutionState.RUNNING and present.holder != holder and not is_abandoned and not has_ended(present.holder):
+    is_abandoned = (present.started or 0) <= claim.abandoned_at or claim.is_ahead(present) or has_ended(present.holder)
+    if present.state is ExecutionState.RUNNING and present.holder != claim.holder and not is_abandoned:
         raise TransientError(
             f"the execution is being worked on by {present.holder}",
             hint="wait for it, or try again when its claim is old enough to count as abandoned",

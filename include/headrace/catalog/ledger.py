@@ -26,6 +26,7 @@ from headrace.catalog.processes import has_ended, process_identity
 from headrace.catalog.rows.jobs import CHUNKS, JOBS
 from headrace.catalog.store import Repository, insert
 from headrace.errors import FencedError, NotFoundError, TransientError
+from headrace.model.clock import MAX_STEP_MS
 from headrace.model.conversion import from_row, to_row
 from headrace.model.ledger import Chunk, ChunkState, RunSummary
 
@@ -67,7 +68,7 @@ class Ledger(Repository):
             now = self._store.now(connection)
             values = {"state": ChunkState.RUNNING.value, "holder": holder, "claimed": now, "message": None, "finished": None}
             present = _get(connection, job_id, run, number)["holder"] or holder
-            free = _is_claimable(present if has_ended(present) else holder, now - abandoned_ms)
+            free = _is_claimable(present if has_ended(present) else holder, now, abandoned_ms)
             connection.execute(update(CHUNKS).where(*_matches(job_id, run, number), free).values(values))
             row = _get(connection, job_id, run, number)
         if row["state"] == ChunkState.RUNNING.value and row["holder"] != holder:
@@ -117,9 +118,10 @@ def _matches(job_id: str, run: str, number: int) -> tuple[ColumnElement[bool], .
     return CHUNKS.c.job_id == job_id, CHUNKS.c.run == run, CHUNKS.c.number == number
 
 
-def _is_claimable(holder: str, abandoned_at: int) -> ColumnElement[bool]:
-    """Return the condition of chunks that a holder may claim: unclaimed, its own, or claimed at `abandoned_at` or earlier."""
-    abandoned = or_(CHUNKS.c.holder == holder, CHUNKS.c.claimed <= abandoned_at)
+def _is_claimable(holder: str, now: int, abandoned_ms: int) -> ColumnElement[bool]:
+    """Return the condition of chunks that a holder may claim: unclaimed, its own, or claimed at least `abandoned_ms` ago."""
+    is_ahead = CHUNKS.c.claimed > now + MAX_STEP_MS  # of a clock that was set back
+    abandoned = or_(CHUNKS.c.holder == holder, CHUNKS.c.claimed <= now - abandoned_ms, is_ahead)
     unclaimed = CHUNKS.c.state.in_([ChunkState.PENDING.value, ChunkState.FAILED.value])
     return or_(unclaimed, and_(CHUNKS.c.state == ChunkState.RUNNING.value, abandoned))
 

@@ -80,7 +80,7 @@ class ExecutionState(StrEnum):
     """The state of one execution."""
 
     PENDING = "PENDING"
-    """Due, but not started. It is not recorded."""
+    """Due, but not started. It is recorded only if it was executed before it was due, by a clock that was ahead."""
     MISSED = "MISSED"
     """Left out, because a later one was due already. It is not recorded."""
     RUNNING = "RUNNING"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+MAX_LEASE_MS: Final = 3_600_000
+"""No lease lasts longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +19,10 @@ class Lease:
     epoch: int
     expires: int
     address: str | None = None
+
+    def is_valid(self, now: int) -> bool:
+        """Return whether it has not expired. One that expires later than any lease lasts is of a clock that was ahead."""
+        return now <= self.expires <= now + MAX_LEASE_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Final
 from headrace.context import Context
 from headrace.errors import Error, TransientError
 from headrace.jobs.runners import Advance
+from headrace.model.clock import is_set_back
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import DesiredState, JobCounters, JobProgress, JobRecord
 from headrace.model.pipes import PipeStage
@@ -95,11 +96,10 @@ class PipeRunner:
 
     def is_due(self) -> bool:
         """Return whether there is something to do."""
-        is_woken = self.wake_at is not None and self.wake_at <= self.context.clock.now()
         is_record_due = self._record_at is not None and self._record_at <= time.monotonic()
         offsets = self.position.offsets
         is_repeated = self._repeated is not None
-        return is_woken or is_record_due or is_repeated or self.source.has_ended(offsets) or self.source.has_news(offsets)
+        return self._is_woken() or is_record_due or is_repeated or self.source.has_ended(offsets) or self.source.has_news(offsets)
 
     def advance(self) -> Advance:
         """Handle the next batch if there is one and the user still wants the pipe to run."""
@@ -123,9 +123,14 @@ class PipeRunner:
             batch = self.source.read(self.position.offsets, until)
         if batch is None and self._repeated is not None:
             return SourceBatch((), self._repeated.offsets)
-        if batch is None and self.wake_at is not None and self.wake_at <= self.context.clock.now():
+        if batch is None and self._is_woken():
             return SourceBatch((), self.position.offsets)
         return batch
+
+    def _is_woken(self) -> bool:
+        """Return whether the processor wants to be called by now, also if the clock was set back since its last batch."""
+        now = self.context.clock.now()
+        return self.wake_at is not None and (self.wake_at <= now or is_set_back(self.progress.updated, now))
 
     def _is_wanted(self) -> bool:
         """Return whether the pipe is to run; True while the catalog cannot be reached.

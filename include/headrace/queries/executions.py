@@ -16,6 +16,7 @@ from headrace.catalog.processes import has_ended
 from headrace.context import Context
 from headrace.errors import Error, FencedError, NotFoundError, OperationalError, TriggerFireError
 from headrace.model.access import Privilege
+from headrace.model.clock import MAX_STEP_MS
 from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
 from headrace.model.execution_history import is_repeated
 from headrace.model.failpoints import failpoint
@@ -44,7 +45,7 @@ def due(context: Context, definition: JobDefinition) -> Iterator[int]:
     With BLOCKED this includes instants that were left out when later ones were executed on demand.
     """
     schedule, ledger = definition.schedule, context.catalog.executions
-    last = ledger.last(definition.id, schedule.first)
+    last = last_execution(context, definition)
     new = schedule.due(last, context.clock.now())
     if schedule.policy is TimeoutPolicy.BLOCKED:
         now, regular_from = context.clock.now(), schedule.first if last is None else last
@@ -61,9 +62,19 @@ def due(context: Context, definition: JobDefinition) -> Iterator[int]:
     yield from latest or failed
 
 
+def last_execution(context: Context, definition: JobDefinition) -> int | None:
+    """Return the last instant that was executed; those far ahead of a clock that was set back become due again."""
+    ledger, first, now = context.catalog.executions, definition.schedule.first, context.clock.now()
+    last = ledger.last(definition.id, first)
+    if last is None or last <= now + MAX_STEP_MS:
+        return last
+    ledger.postpone(definition.id, now)
+    return ledger.last(definition.id, first)
+
+
 def is_repeated_elsewhere(execution: Execution, regular_from: int, now: int) -> bool:
     """Return whether another process computes an old range again, so that later executions need not wait for it."""
-    is_claimed = (execution.started or 0) > now - ABANDONED_MS and not has_ended(execution.holder)
+    is_claimed = now - ABANDONED_MS < (execution.started or 0) <= now + MAX_STEP_MS and not has_ended(execution.holder)
     return is_claimed and is_repeated(execution, regular_from)
 
 

@@ -79,7 +79,7 @@ def wait_for_snode(context: Context, job_id: str) -> None:
         record = context.catalog.jobs.by_id(job_id)
         is_wanted = record.desired is DesiredState.RUNNING and record.state is not JobState.STOPPED
         lease = context.catalog.leases.get(record.definition.snode)
-        if not is_wanted or lease is None or lease.expires < context.clock.now():
+        if not is_wanted or lease is None or not lease.is_valid(context.clock.now()):
             return
         time.sleep(RESIDENT_POLL_S)
 

@@ -13,6 +13,7 @@ from typing import Final
 from headrace.context import Context
 from headrace.errors import Error, FencedError, NotFoundError
 from headrace.jobs.hosts import Driving, JobActivity
+from headrace.model.clock import MAX_STEP_MS
 from headrace.model.continuous_queries import Execution, ExecutionState
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.queries import executions
@@ -193,13 +194,13 @@ class QueryTimers:
 
     def _next_instant(self, record: JobRecord) -> int:
         """Return when a query is due next: after the last execution, or when a failed one may be tried again."""
-        job_id, schedule = record.definition.id, record.definition.schedule
+        job_id, schedule, now = record.definition.id, record.definition.schedule, self._context.clock.now()
         if job_id in self._pauses:
-            return self._pauses[job_id].end_at(self._context.clock.now())
-        if job_id not in self._last:
+            return self._pauses[job_id].end_at(now)
+        if job_id not in self._last or (self._last[job_id] or 0) > now + MAX_STEP_MS:  # the clock was set back
             if self._context.catalog.executions.unfinished(job_id):
-                return self._context.clock.now()
-            self._last[job_id] = self._context.catalog.executions.last(job_id, schedule.first)
+                return now
+            self._last[job_id] = executions.last_execution(self._context, record.definition)
         return schedule.next_after(self._last[job_id])
 
     def _execute_waves(self, waves: Sequence[Sequence[JobRecord]]) -> None:
@@ -232,7 +233,7 @@ class QueryTimers:
         """Read how far a query has come of which nothing is due: what was due is done, or is being computed again elsewhere."""
         definition = record.definition
         self._pauses.pop(definition.id, None)
-        self._last[definition.id] = self._context.catalog.executions.last(definition.id, definition.schedule.first)
+        self._last[definition.id] = executions.last_execution(self._context, definition)
 
     def _conclude(self, record: JobRecord, instants: Sequence[int], error: Error | None) -> None:
         """Remember how far a query has come, or when to try again; after the last attempt it is STOPPED."""

@@ -17,7 +17,7 @@ def living_snodes(context: Context) -> Iterator[Heartbeat]:
         lease = context.catalog.leases.get(name)
         with suppress(NotFoundError):
             heartbeat = context.catalog.snodes.get(name)
-            is_live = lease is not None and lease.epoch == heartbeat.epoch and lease.expires > context.catalog.now()
+            is_live = lease is not None and lease.epoch == heartbeat.epoch and lease.is_valid(context.catalog.now())
             if is_live and heartbeat.address and heartbeat.token:
                 yield heartbeat
 

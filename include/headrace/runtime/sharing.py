@@ -58,7 +58,7 @@ def quotas(counts: Counter[str], total: int) -> Counter[str]:
 
 def is_alive(lease: Lease | None, now: int) -> bool:
     """Return True if an snode has a driver: its lease has not expired, and no sign shows that its process has ended."""
-    return lease is not None and lease.expires > now and not has_ended(lease.holder)
+    return lease is not None and lease.is_valid(now) and not has_ended(lease.holder)
 
 
 def port_of(snode: str, members: Sequence[Member], port: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from headrace.context import Context
 from headrace.errors import Error, FencedError, TransientError
 from headrace.jobs.hosts import JobActivity
 from headrace.jobs.registry import kinds
+from headrace.model.clock import SystemClock
 from headrace.model.execution_history import ExecutionHistory
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.snodes import Lease
@@ -38,6 +40,7 @@ from headrace.runtime.regular_work import RegularWork
 from headrace.runtime.sharing import port_of, read_shared_jobs
 from headrace.runtime.signals import stop_signals
 from headrace.runtime.snode_client import SnodeEndpoint, write_endpoint
+from headrace.runtime.supervision import duration_text
 from headrace.runtime.trigger_calls import trigger_runner
 from headrace.runtime.trigger_metrics import CountedTriggers, counted_triggers
 from headrace.runtime.usage import Usage
@@ -102,6 +105,7 @@ class Snode:
         self._batch_durations = Histogram()
         self._started = context.clock.now()
         self._is_member = False
+        self._distrusts_clock = False
         self._published: SnodeEndpoint | None = None
         self._process = psutil.Process()
         self._usage = Usage(self._process)
@@ -278,13 +282,26 @@ class Snode:
 
     def _send_heartbeat(self, keeper: LeaseKeeper) -> None:
         try:
-            self._context.catalog.snodes.beat(keeper.lease, token=self._token, detail=self._detail())
+            shown = time.time_ns() // 1_000_000
+            shown = time.time_ns() // 1_000_000
+            beat = self._context.catalog.snodes.beat(keeper.lease, token=self._token, detail=self._detail())
+            self._check_clock(shown, beat.at)
             self._publish_endpoint(keeper.lease)
         except FencedError:
             keeper.lost.set()
             self._wake.set()
         except TransientError as error:
             logger.warning("skipping a heartbeat: %s", error.message)
+
+    def _check_clock(self, shown: int, catalog: int) -> None:
+        """Record when the machine's clock is not believed any more, and when it is again."""
+        clock = self._context.clock
+        if isinstance(clock, SystemClock):
+            clock.compare(shown, catalog)
+            ahead = clock.distrusted_ms()
+            if ahead and not self._distrusts_clock:
+                self._record("CLOCK_AHEAD", f"the clock is suddenly {duration_text(ahead)} ahead, which is ignored for now")
+            self._distrusts_clock = bool(ahead)
 
     def _end(self, exit_code: Exit, endpoint: Endpoint, spark: SparkSession) -> Exit:
         """Stop all parts, in as orderly a way as the reason allows, and return the exit code."""

@@ -84,9 +84,9 @@ class Snapshot:
         suffix = "" if beat is None else f"; its last heartbeat was {duration_text(self.now - beat.at)} ago"
         if snode in self.ended:
             return f"has died (process {lease.holder.split(':')[1]} is gone){suffix}"
-        if lease.expires < self.now:
+        if not lease.is_valid(self.now):
             return f"has let its lease expire{suffix}"
-        if beat is not None and beat.epoch == lease.epoch and self.now - beat.at > stale_ms:
+        if beat is not None and beat.epoch == lease.epoch and abs(self.now - beat.at) > stale_ms:
             return f"does not answer{suffix}"
         return None
 
@@ -130,6 +130,9 @@ class Supervisor:
             self._started_at = state.now
         if self._last_snapshot_at is not None and state.now - self._last_snapshot_at > self._max_gap_ms:
             self._wait_until = state.now + self._stale_ms + MAX_RECONNECT_MS
+        # The clock may have been set back.
+        self._started_at = min(self._started_at, state.now)
+        self._wait_until = min(self._wait_until, state.now + self._stale_ms + MAX_RECONNECT_MS)
         self._last_snapshot_at = state.now
         record = state.jobs.get(self._id)
         if record is None or record.desired is DesiredState.DROPPED:

@@ -19,6 +19,7 @@ from headrace.code.languages import functions_named
 from headrace.context import Context
 from headrace.errors import Error, HistoryGoneError, InternalError, TransientError
 from headrace.jobs.runners import Advance
+from headrace.model.clock import is_set_back
 from headrace.model.failpoints import failpoint
 from headrace.model.functions import RegisteredFunction
 from headrace.model.jobs import DesiredState, JobProgress, JobRecord
@@ -154,7 +155,10 @@ class StreamRunner:
         return self.is_woken() or self.is_record_due() or self.is_request_due()
 
     def is_woken(self) -> bool:
-        return self.wake_at is not None and self.wake_at <= self.context.clock.now()
+        now = self.context.clock.now()
+        if self.wake_at is not None and is_set_back(self.state.handled_at, now):
+            self._state = replace(self.state, wake_at=now, handled_at=now)
+        return self.wake_at is not None and self.wake_at <= now
 
     def is_outdated(self, keep_ms: Mapping[str, int | None]) -> bool:
         """Return True if the target's database has another KEEP by now, or a function that the stream calls was replaced."""

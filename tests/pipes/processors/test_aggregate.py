@@ -192,6 +192,7 @@ def test_an_open_window_is_delivered_after_the_greatest_delay() -> None:
     result = processor.process([insert([row(1, "root.db.d", d1=2.0), row(60_000, "root.db.d", d1=5.0)])], 300_000)
     assert rows_in(result) == [row(0, "root.db.d.d1", sum=3.0)]
     assert processor.wake_at == 305_000
+    assert rows_in(processor.process([], 200_000)) == [row(60_000, "root.db.d.d1", sum=5.0)], "the clock was set back"
 
 
 def test_a_series_of_text_has_the_results_that_it_can_have() -> None:

@@ -154,6 +154,7 @@ class _ExecutionColumns(TypedColumns):
 
 
 EXECUTIONS = Table("executions", METADATA, _ExecutionColumns, ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE"))
+IS_STARTED = EXECUTIONS.c.state != ExecutionState.PENDING.value
 # The state is written into the statement, since a partial index only serves conditions that are its own.
 IS_UNFINISHED = EXECUTIONS.c.state != literal(ExecutionState.DONE.value, literal_execute=True)
 # Most executions are done, and those that are not are asked for all the time.

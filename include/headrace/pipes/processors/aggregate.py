@@ -129,7 +129,7 @@ class AggregateProcessor:
         if self._options.max_delay < 0:
             return
         for measurement, state in self._states:
-            closed = self._windows(state).overdue(now - self._delay)
+            closed = self._windows(state).overdue(now, self._delay)
             if len(closed.series):
                 names = pa.array(state.devices(closed.series), pa.string()).dictionary_encode()
                 yield self._event(closed, names, measurement, state, "")

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.model.clock import MAX_STEP_MS
 from headrace.pipes.processors.aggregate_partials import TYPES, GroupedPoints, Partials, add_points
 from headrace.pipes.processors.grouping import Flags, Integers
 from headrace.pipes.processors.jumps import running_greatest
@@ -139,12 +140,13 @@ class OpenWindows:
         for name, values in partials.items():
             state[name][places] = values
 
-    def overdue(self, until: int) -> Closed:
-        """Return the open windows that last got points before some time and were not returned since; they stay open.
+    def overdue(self, now: int, delay: int) -> Closed:
+        """Return the open windows that last got points so long ago and were not returned since; they stay open.
 
-        The series are the slots of the state.
+        So do those whose points came by a clock that was set back since. The series are the slots of the state.
         """
-        places = np.flatnonzero(self._pending() & (self._state["received"] <= until))
+        received = self._state["received"]
+        places = np.flatnonzero(self._pending() & ((received <= now - delay) | (received > now + MAX_STEP_MS)))
         self._state["is_pending"][places] = False
         return Closed(places // self._width, self._state["window"][places], self._partials(places))
 

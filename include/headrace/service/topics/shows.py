@@ -153,7 +153,7 @@ def show_snodes(_: Show, session: PlanningContext) -> Result:
             lease.address if lease else None,
             lease.epoch if lease else None,
             lease.holder if lease else None,
-            bool(lease and lease.expires > now),
+            bool(lease and lease.is_valid(now)),
             jobs[name],
         )
         for name, lease in leases.items()

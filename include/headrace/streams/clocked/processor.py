@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from headrace.compute.plan import WSTART
 from headrace.compute.window_plans import IntervalWindow
 from headrace.context import Context
+from headrace.model.clock import MAX_STEP_MS
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Offsets, is_behind
 from headrace.model.time import Duration
@@ -61,10 +62,19 @@ class ClockedProcessor:
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
         if state.computed_before is None:
             state = replace(state, computed_before=self.first_window(state))
-        state = self.count(state, changes)
+        state = self.count(self.without_future(state, changes), changes)
         if changes.leaves_due:
             return BatchResult(NO_ROWS, NO_ROWS, state, changes.now)
         return self.compute_due(state, changes, self.due_instant(changes))
+
+    def without_future(self, state: StreamState, changes: Changes) -> StreamState:
+        """Return the state with windows open again that a clock that was ahead, and was set back, has closed."""
+        start, now = state.computed_before, self.ticks(changes.now)
+        if start is None or start <= self.grid.first_open(now + self.ticks(MAX_STEP_MS)):
+            return state
+        first = self.grid.first_open(min(self.plan.query.present, now))
+        open_again = max(first, self.grid.first_open(self.due_instant(changes)))
+        return replace(state, computed_before=open_again, due_offsets=None, rows_before=None)
 
     def due_instant(self, changes: Changes) -> int:
         """Return the instant, in ticks, by which windows that a micro-batch computes have ended."""

@@ -15,6 +15,7 @@ from headrace.errors import Error, FencedError, InternalError, NotFoundError, Te
 from headrace.jobs.hosts import JobActivity
 from headrace.jobs.registry import kind_of
 from headrace.jobs.runners import Advance, Runner, RunnerFactory
+from headrace.model.clock import is_set_back
 from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.positions import Offsets, SourceId
@@ -42,10 +43,14 @@ Observe = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """No stream of a source has anything to do until the source has another version, or the clock shows `wake_at` (epoch ms)."""
+    """No stream of a source has anything to do until the source has another version, or the clock shows `wake_at` (epoch ms).
+
+    It may be set back to before `since`, when that was found out.
+    """
 
     latest: Offsets
     wake_at: int | None
+    since: int
 
 
 class SourcePoller:
@@ -131,7 +136,8 @@ class SourcePoller:
         idle = self._idle
         if idle is None or latest is None:
             return idle is not None
-        return latest == idle.latest and (idle.wake_at is None or self.context.clock.now() < idle.wake_at)
+        now = self.context.clock.now()
+        return latest == idle.latest and (idle.wake_at is None or (now < idle.wake_at and not is_set_back(idle.since, now)))
 
     def _idle_after(self, latest: Offsets | None, round_: PollRound) -> Idle | None:
         """Return until when no stream has anything to do; None if one has, or may have for another reason than commits and time."""
@@ -141,7 +147,7 @@ class SourcePoller:
         if not all(runner is not None and runner.is_recorded for runner in runners):
             return None
         wake_ups = [runner.wake_at for runner in runners if runner is not None and runner.wake_at is not None]
-        return Idle(latest, min(wake_ups, default=None))
+        return Idle(latest, min(wake_ups, default=None), self.context.clock.now())
 
     def collect(self) -> None:
         """Handle the micro-batches that have ended; `FencedError` if this driver's lease has passed to another."""
