@@ -13,7 +13,7 @@ from headrace_operators import open_runtime
 
 
 class MaintainTables(BaseOperator):
-    """Drops tables whose TTL has passed, compacts small files, and removes files that nothing needs. Uses no Spark."""
+    """Drops tables whose TTL has passed, compacts small files, and removes history that nothing needs. Uses no Spark."""
 
     ui_color = "#dfe6ee"
 
@@ -22,11 +22,10 @@ class MaintainTables(BaseOperator):
         from headrace.runtime import table_maintenance
         from headrace.runtime.table_removal import drop_expired
 
-        hours = current().maintenance_keep_hours
         with open_runtime() as runtime:
             try:
                 dropped = list(drop_expired(runtime, None))
-                results = table_maintenance.maintain(runtime, retention_hours=hours)
+                results = table_maintenance.maintain(runtime)
             finally:
                 runtime.tables.close()
         for name in dropped:

@@ -13,7 +13,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--database", help="only the tables of this database")
     parser.add_argument(
-        "--retention-hours", type=int, default=168, help="keep files that were in use within this many hours; default: %(default)s"
+        "--retention-hours", type=int, help="keep versions of this many hours; default: HEADRACE_MAINTENANCE_KEEP_HOURS"
     )
     return parser
 

@@ -18,6 +18,7 @@ from headrace.model.page_users import parse_page_users
 from headrace.model.snodes import MAX_LEASE_MS
 from headrace.model.spark_options import mask_options, parse_spark_options
 from headrace.model.streams import MAX_STREAMS_PER_DATABASE
+from headrace.model.tables import HISTORY_HOURS
 
 MEMORY_PATTERN: Final = r"^\d+[kmgtKMGT]$"
 MAY_HAVE_SECRETS: Final = frozenset({"airflow_database_url", "catalog_url", "driver_java_options", "secret_key", "spark_options"})
@@ -325,7 +326,12 @@ class Settings(BaseSettings):
     maintenance_schedule: str = setting(
         "0 3 * * *", "Cron expression (UTC) of the DAG that compacts tables and removes old files; if empty, there is no such DAG."
     )
-    maintenance_keep_hours: int = positive(168, "Hours for which this DAG keeps files that were replaced; readers may need them.")
+    maintenance_keep_hours: int = positive(
+        HISTORY_HOURS, "Hours for which maintenance keeps versions of tables, their changes, and files that only they need."
+    )
+    maintenance_max_keep_hours: int = positive(
+        168, "Hours for which maintenance keeps them at most for a stream or pipe that has yet to read them."
+    )
     asset_event_s: int = non_negative(
         60, "Seconds between two events of an asset in Airflow for what an snode writes, if a DAG is scheduled on it; 0 for none."
     )

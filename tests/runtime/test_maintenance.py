@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +16,9 @@ from headrace.model.statements import CreateStream
 from headrace.model.tables import ColumnReference, Table, TableKind
 from headrace.runtime.table_maintenance import maintain
 from headrace.sql import parse
-from headrace.storage.delta import maintenance
+from headrace.storage.delta import history
+from headrace.storage.delta.handles import rows_uri
+from headrace.storage.delta.history import history_properties
 from headrace.streams import lifecycle
 from headrace.streams.definition.define import define
 from tests.runtime.meters import DATABASE, METERS, START, Meters, readings
@@ -104,12 +108,53 @@ def test_change_files_of_unread_commits_outlive_a_full_vacuum(meters: Meters, mo
     meters.write([(name, time, 1_000)])
     written = tables.version(METERS)
     unread = changes(meters, offset, written)
-    monkeypatch.setattr(maintenance, "FULL_VACUUM_HOURS", 0)
+    monkeypatch.setattr(history, "MAX_LOAD_HOURS", 0)
     tables.maintenance.vacuum(METERS, 0, offset)
     assert changes(meters, offset, written) == unread
     tables.maintenance.vacuum(METERS, 0)
     with pytest.raises(HistoryGoneError):
         changes(meters, offset, written)
+
+
+def age_log(meters: Meters, hours: int) -> None:
+    """Make all log entries of the source older."""
+    for entry in (Path(rows_uri(meters.context.tables.uri, METERS)) / "_delta_log").glob("*.json"):
+        time = entry.stat().st_mtime - hours * 3_600
+        os.utime(entry, (time, time))
+
+
+def test_history_is_kept_for_a_stream_that_is_behind_up_to_a_limit_that_is_told_before(meters: Meters) -> None:
+    context, tables = meters.context, meters.context.tables
+    stream = meters.create_stream("TRIGGER AT_ONCE")
+    offset = tables.version(METERS)
+    context.catalog.jobs.set_progress(stream, JobProgress(Position(1, {source_id("db", "meters"): offset})))
+    (name, time), *_ = meters.stored
+    meters.write([(name, time, 1_000)])
+
+    def events() -> list[str]:
+        return [event.kind for event in context.catalog.events.all("job", stream) if event.kind.startswith("HISTORY")]
+
+    age_log(meters, 50)
+    maintain(context)
+    assert events() == []
+    age_log(meters, 50)
+    maintain(context)
+    assert events() == ["HISTORY_HELD"]
+    assert tables.changes.read(METERS, offset + 1, offset + 1).num_rows == 2
+    age_log(meters, 100)
+    (done, _) = maintain(context)
+    assert (events(), done.kept) == (["HISTORY_GONE", "HISTORY_HELD"], "")
+    with pytest.raises(HistoryGoneError, match="FILL_HISTORY 1"):
+        tables.changes.read(METERS, offset + 1, offset + 1)
+
+
+def test_an_existing_table_gets_the_properties_of_its_history(meters: Meters) -> None:
+    handle = meters.context.tables._handles.writer(METERS)
+    with handle.latest() as delta:
+        delta.alter.set_table_properties({"delta.enableExpiredLogCleanup": "true"})
+    maintain(meters.context)
+    with handle.latest() as delta:
+        assert history_properties().items() <= delta.metadata().configuration.items()
 
 
 def test_a_table_that_cannot_be_maintained_is_skipped(meters: Meters) -> None:

@@ -42,7 +42,7 @@ def test_the_transfer_script_passes_pipe_run_and_chunk() -> None:
 
 
 def test_maintenance_keeps_a_week_by_default() -> None:
-    assert parser("maintenance").parse_args([]).retention_hours == 168
+    assert parser("maintenance").parse_args([]).retention_hours is None
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -88,6 +90,17 @@ def test_delta_rs_counts_and_reads_changes_that_spark_wrote(spark: SparkSession,
     assert meters.writer.write(METERS, POWER, rows([{"ts": 5, "a": 50}])).updated == 1
     assert meters.maintenance.compact(METERS) >= 0
     assert tables_agree(spark, meters)
+
+
+def test_spark_reads_versions_that_are_older_than_the_history_that_others_may_expect(spark: SparkSession, meters: Tables) -> None:
+    meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 1}]))
+    meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 2}]))
+    log = Path(meters.uri) / "power/meters/rows/_delta_log"
+    for entry in log.glob("*.json"):
+        os.utime(entry, (time.time() - 30 * 24 * 3_600,) * 2)
+
+    assert meters.frame(spark, METERS, version=1).collect()[0]["a"] == 1
+    assert meters.changes_frame(spark, METERS, 1, 1).count() == 1
 
 
 def tables_agree(spark: SparkSession, tables: Tables) -> bool:

@@ -31,8 +31,8 @@ def snode(
 def maintain(
     database: Annotated[str | None, typer.Option("--database", "-d", help="Only the tables of this database.")] = None,
     retention_hours: Annotated[
-        int, typer.Option("--retention-hours", min=0, help="Keep files that were in use within this many hours.")
-    ] = 168,
+        int | None, typer.Option("--retention-hours", min=0, help="Keep versions of this many hours, whatever the setting says.")
+    ] = None,
     home: Home = None,
 ) -> None:
     """Drop what has outlived its TTL, compact small files of tables, and remove files that are no longer needed."""

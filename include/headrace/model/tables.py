@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from headrace.model.spans import Span
 from headrace.model.time import Duration, Precision
@@ -12,6 +13,8 @@ from headrace.model.types import DataType
 
 TBNAME = "tbname"
 DEVICE = "device"
+HISTORY_HOURS: Final = 12
+"""How long versions of a table are kept for readers that the catalog does not know."""
 
 
 @dataclass(frozen=True, slots=True)

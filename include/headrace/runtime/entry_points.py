@@ -118,7 +118,7 @@ def execute_query(work: QueryWork) -> None:
 
 
 @with_exit_code
-def maintain(database: str | None, retention_hours: int) -> None:
+def maintain(database: str | None, retention_hours: int | None) -> None:
     """Drop tables whose TTL has passed, remove rows of trees that have outlived theirs, and compact and vacuum tables."""
     from headrace.runtime import table_maintenance
     from headrace.runtime.table_removal import drop_expired

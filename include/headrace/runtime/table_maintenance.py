@@ -17,8 +17,11 @@ from headrace.streams.leftovers import remove_leftovers
 
 logger = logging.getLogger(__name__)
 
-# Delta's minimum retention: readers that started before a file was replaced may still read it.
-MIN_RETENTION_HOURS: Final = 168
+# A reader that has used this share of the time for which history is kept for it is warned.
+WARNING_SHARE: Final = 0.5
+HOUR_MS: Final = 3_600_000
+HISTORY_HELD: Final = "HISTORY_HELD"
+HISTORY_GONE: Final = "HISTORY_GONE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +35,11 @@ class MaintenanceResult:
 
 
 def maintain(
-    context: Context, database: str | None = None, *, retention_hours: int = MIN_RETENTION_HOURS, bounds: Bounds | None = None
+    context: Context, database: str | None = None, *, retention_hours: int | None = None, bounds: Bounds | None = None
 ) -> list[MaintenanceResult]:
     """Compact and vacuum all tables, or those of one database. A table that fails is logged and skipped.
 
-    With all tables, what crashes have left of streams goes too.
+    History of `retention_hours` is kept, by default as the setting says. With all tables, what crashes have left of streams goes.
 
     With `bounds`, only files that may have rows of this range are compacted.
     """
@@ -56,26 +59,57 @@ def maintain(
     return results
 
 
-def maintain_table(context: Context, table: Table, retention_hours: int, bounds: Bounds | None = None) -> MaintenanceResult:
-    """Compact one table, and remove files older than the retention, except those that a job has yet to read."""
-    name = f"{table.database}.{table.name}"
+def maintain_table(
+    context: Context, table: Table, retention_hours: int | None = None, bounds: Bounds | None = None
+) -> MaintenanceResult:
+    """Compact one table, and remove history older than the retention, except what a job has yet to read."""
+    name, maintenance = f"{table.database}.{table.name}", context.tables.maintenance
+    keep_hours = context.settings.maintenance_keep_hours
     adopt_subtables(context, table)
-    readers = offsets_by_job(context, table)
-    compacted = context.tables.maintenance.compact(table, bounds)
-    if not readers:
-        return MaintenanceResult(name, compacted, context.tables.maintenance.vacuum(table, retention_hours))
-    job, oldest = min(readers.items(), key=lambda reader: reader[1])
-    removed = context.tables.maintenance.vacuum(table, retention_hours, oldest)
-    is_behind = oldest < context.tables.version(table)
+    readers = waiting_readers(context, table)
+    compacted = maintenance.compact(table, bounds)
+    maintenance.announce_history(table, keep_hours)
+    job, oldest = min(readers.items(), key=lambda reader: reader[1], default=("", None))
+    removed = maintenance.vacuum(table, keep_hours if retention_hours is None else retention_hours, oldest)
+    is_behind = oldest is not None and oldest < context.tables.version(table)
     kept = f"files since version {oldest} are kept for {job}" if is_behind else ""
     return MaintenanceResult(name, compacted, removed, kept)
 
 
-def offsets_by_job(context: Context, table: Table) -> dict[str, int]:
-    """Return the version up to which each stream or pipe has read a table, by kind and name; for a backfill, its boundary."""
+def waiting_readers(context: Context, table: Table) -> dict[str, int]:
+    """Return the offsets of the jobs for which history is kept, by kind and name.
+
+    A job that has been behind for longer than the setting allows is not among them. An event says so, and another one before.
+    """
+    ages = context.tables.maintenance.commit_ages(table)
+    max_ms = max(context.settings.maintenance_max_keep_hours, context.settings.maintenance_keep_hours) * HOUR_MS
+    kept = {}
+    for record, offset in offsets_of_jobs(context, table):
+        # A version whose log entry is gone has been given up before.
+        waiting_ms = ages.get(offset + 1, 0 if offset >= max(ages) else max_ms + 1)
+        if waiting_ms <= max_ms:
+            kept[f"{record.definition.kind} {record.definition}"] = offset
+        if waiting_ms > max_ms * WARNING_SHARE:
+            tell(context, record, f"{table.database}.{table.name}", waiting_ms, max_ms)
+    return kept
+
+
+def tell(context: Context, record: JobRecord, table: str, waiting_ms: int, max_ms: int) -> None:
+    """Record how long history of a table will be kept for a job, or that it is not kept any longer."""
+    waiting, limit = waiting_ms // HOUR_MS, max_ms // HOUR_MS
+    if waiting_ms <= max_ms:
+        text = f"changes of {table} wait since {waiting} h; they are kept for {limit} h (HEADRACE_MAINTENANCE_MAX_KEEP_HOURS)"
+        context.catalog.events.record("job", record.definition.id, HISTORY_HELD, text)
+        return
+    text = f"changes of {table} have waited for more than {limit} h, and are not kept any longer"
+    context.catalog.events.record("job", record.definition.id, HISTORY_GONE, text)
+
+
+def offsets_of_jobs(context: Context, table: Table) -> list[tuple[JobRecord, int]]:
+    """Return the version up to which each stream or pipe has read a table; for a backfill, its boundary."""
     records = [record for record in context.catalog.jobs.all() if record.desired is not DesiredState.DROPPED]
-    offsets = {f"{record.definition.kind} {record.definition}": needed_offset(context, record, table) for record in records}
-    return {job: offset for job, offset in offsets.items() if offset is not None}
+    offsets = [(record, needed_offset(context, record, table)) for record in records]
+    return [(record, offset) for record, offset in offsets if offset is not None]
 
 
 def needed_offset(context: Context, record: JobRecord, table: Table) -> int | None:

@@ -110,8 +110,8 @@ def _is_readable(uri: str, version: int) -> bool:
 def _removed_error(handle: Handle, version: int) -> HistoryGoneError:
     return HistoryGoneError(
         f"changes of {handle.name} in version {version} have been removed",
-        hint="they were vacuumed, or their log was cleaned; create the stream again with FILL_HISTORY 1, and retain changes for "
-        "longer than a stream may be paused",
+        hint="create the stream again with FILL_HISTORY 1; changes are kept for readers that are behind for up to "
+        "HEADRACE_MAINTENANCE_MAX_KEEP_HOURS, unless another engine has vacuumed the table",
     )
 
 

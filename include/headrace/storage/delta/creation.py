@@ -24,6 +24,7 @@ from headrace.storage.delta.handles import (
     tags_uri,
     translate_errors,
 )
+from headrace.storage.delta.history import history_properties
 from headrace.storage.object_store import delta_options, file_system
 from headrace.storage.types import rows_schema, tags_schema
 
@@ -70,7 +71,7 @@ def _configuration(key: tuple[str, ...], change_feed: bool) -> dict[str, str | N
         CHECKPOINT_INTERVAL: str(CHECKPOINT_INTERVAL_VERSIONS),
     }
     if change_feed:
-        configuration["delta.enableChangeDataFeed"] = "true"
+        configuration |= {"delta.enableChangeDataFeed": "true", **history_properties()}
     return configuration
 
 

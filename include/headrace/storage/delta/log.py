@@ -34,6 +34,7 @@ KNOWN_PROPERTIES: Final = frozenset(
         "delta.dataSkippingStatsColumns",
         "delta.deletedFileRetentionDuration",
         "delta.enableChangeDataFeed",
+        "delta.enableExpiredLogCleanup",
         "delta.logRetentionDuration",
     }
 )

@@ -1,6 +1,6 @@
-"""Compaction of small files, checkpoints of the log, and vacuum of files that no version needs.
+"""Compaction of small files, checkpoints of the log, and vacuum of what no version needs.
 
-delta-rs does the vacuum. Its own compaction replaces all small files in one commit, so beside a writer that updates recent rows it
+The compaction of delta-rs replaces all small files in one commit, so beside a writer that updates recent rows it
 loses every attempt, and it does not sort rows by series.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,10 +22,10 @@ from deltalake.transaction import RemoveAction
 from headrace.errors import Error
 from headrace.model.tables import Table
 from headrace.storage.delta.appending import add_action, commit_files, commit_info, file_entry, remove_action
-from headrace.storage.delta.changes import Changes
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.creation import CHECKPOINT_INTERVAL, CHECKPOINT_INTERVAL_VERSIONS
 from headrace.storage.delta.handles import Handle, Handles, is_local, last_checkpoint, open_table, translate_errors
+from headrace.storage.delta.history import Log, history_properties, remove_history
 from headrace.storage.delta.log import can_write_entry
 from headrace.storage.delta.pruning import Bounds, prune_files
 from headrace.storage.delta.series_ends import Ends, series_ends
@@ -49,11 +50,6 @@ RECENT_FILES_KEPT: Final = 16
 FAN_IN: Final = 8
 # Versions between checks whether compaction is due.
 CHECK_VERSIONS: Final = 16
-# A vacuum of at least this retention also removes files that no commit has added; a load may still be writing younger ones.
-FULL_VACUUM_HOURS: Final = 24
-HOUR_MS: Final = 3_600_000
-# Delta loads each version that is to be kept. A reader farther behind keeps files by their age alone.
-MAX_KEPT_VERSIONS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +115,6 @@ class Maintenance:
     def __init__(self, handles: Handles, writer: Writer) -> None:
         self._handles = handles
         self._writer = writer
-        self._changes = Changes(handles)
         self._mutex = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
         self._running: dict[tuple[str, str], Future[int]] = {}
@@ -148,23 +143,26 @@ class Maintenance:
         return sum(self._compact(table, group, newest.schema) for group in groups)
 
     def vacuum(self, table: Table, hours: int, oldest: int | None = None) -> int:
-        """Remove files that no version of the last hours needs; return how many.
+        """Remove what no version of the last hours needs: data files, change files and log entries; return how many files.
 
-        `oldest` is the offset of the reader that is farthest behind. Files of this and later versions stay, and so do the change
-        files of the commits after it.
+        `oldest` is the offset of the reader that is farthest behind. Its version, and the changes after it, stay.
         """
-        handle = self._handles.writer(table)
-        with handle.latest() as delta:
-            unread = range(oldest, delta.version() + 1) if oldest is not None and oldest < delta.version() else range(0)
-        if not unread:
-            return vacuum(handle, hours)
-        removed = vacuum(handle, hours, unread) if len(unread) <= MAX_KEPT_VERSIONS else 0
-        first_unread = self._changes.committed_at(table, unread.start + 1)
-        if first_unread is None:
-            return removed
-        # A full vacuum goes by the age of files alone, so it may only remove what is older than the first commit to be read.
-        age_hours = -(-(now_ms() - first_unread) // HOUR_MS)
-        return removed + vacuum(handle, max(hours, age_hours + FULL_VACUUM_HOURS))
+        newest, handle = self._newest(table), self._handles.writer(table)
+        with translate_errors(handle.name):
+            return remove_history(handle.uri, newest.files["path"].to_pylist(), hours, oldest)
+
+    def commit_ages(self, table: Table) -> Mapping[int, int]:
+        """Return for how many ms each version has been there whose log entry is kept, as the storage says."""
+        now = now_ms()
+        return {version: now - time for version, time in Log.of(self._handles.reader(table).uri).entries.items()}
+
+    def announce_history(self, table: Table, hours: int) -> None:
+        """Have a table's properties say for how many hours its history is kept, so that other engines know."""
+        wanted = history_properties(hours)
+        if not wanted.items() <= self._newest(table).properties.items():
+            self._writer.commit(
+                table, lambda _, delta: delta.alter.set_table_properties(wanted, commit_properties=commit_properties(None))
+            )
 
     def close(self) -> None:
         """Wait for running compactions."""
@@ -239,11 +237,10 @@ def is_checkpoint_due(uri: str, newest: Snapshot) -> bool:
 
 
 def write_checkpoint(uri: str, version: int) -> None:
-    """Write a checkpoint of a version, and remove expired log entries, as delta-rs does after its own commits."""
+    """Write a checkpoint of a version, as delta-rs does after its own commits."""
     with translate_errors(uri):
         delta = open_table(uri, version)
         delta.create_checkpoint()
-        delta.cleanup_metadata()
 
 
 def is_live(group: CompactionGroup, files: pa.Table) -> bool:
@@ -253,16 +250,3 @@ def is_live(group: CompactionGroup, files: pa.Table) -> bool:
 
 def compaction_info(version: int, group: CompactionGroup) -> dict[str, Any]:
     return commit_info("OPTIMIZE", {}, version, {"num_added_files": 1, "num_removed_files": group.files.num_rows})
-
-
-def vacuum(handle: Handle, hours: int, kept: range = range(0)) -> int:
-    """Remove files that were replaced more than `hours` hours ago, and return how many.
-
-    Unless versions must be kept, also remove files that no commit refers to, such as change files.
-    """
-    full = hours >= FULL_VACUUM_HOURS and not kept
-    with handle.latest() as delta:
-        removed = delta.vacuum(
-            retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=full, keep_versions=list(kept) or None
-        )
-    return len(removed)

@@ -131,6 +131,8 @@ def executor_conf(settings: Settings, role: Role) -> dict[str, str]:
 def session_conf(settings: Settings) -> dict[str, str]:
     """Return configuration of the session. It includes secrets, so it is never part of a command line."""
     own = MEANING | {
+        # Maintenance keeps versions for slow readers, longer than the property of a table says.
+        "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
