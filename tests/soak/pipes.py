@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,11 +43,11 @@ def has_delivered(connection: headrace.Connection, record: JobRecord) -> bool:
     return record.state is JobState.RUNNING and is_done
 
 
-def compare_pipes(connection: headrace.Connection, settings: Settings) -> dict[str, str]:
+def compare_pipes(connection: headrace.Connection, settings: Settings, names: Iterable[str] = PIPES) -> dict[str, str]:
     """Return for each pipe whether its target equals what a query with its parameters returns."""
-    readings = query(connection, "readings", f" WHERE ts >= {START_MS}")
-    targets = {"archive": readings, "copy": query(connection, "ordered")}
-    return {name: difference(expected, stored(settings.home / name)) for name, expected in targets.items()}
+    conditions = {"archive": f" WHERE ts >= {START_MS}", "copy": ""}
+    expected = {name: query(connection, SOURCES[name][1], conditions[name]) for name in names}
+    return {name: difference(rows, stored(settings.home / name)) for name, rows in expected.items()}
 
 
 def difference(expected: Rows, received: Rows) -> str:

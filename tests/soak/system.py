@@ -80,6 +80,11 @@ class System:
         for job in (self._driver, *self._frozen):
             job.clean_up()
 
+    @property
+    def driver(self) -> psutil.Process:
+        """The process of the driver; its JVM is a child."""
+        return psutil.Process(self._driver.process.pid)
+
     def logs(self) -> str:
         """Return the end of the driver's log."""
         return self._driver.text[-4_000:]

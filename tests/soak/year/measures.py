@@ -1,0 +1,138 @@
+"""Measurements of a home and its processes, and the judgement whether they stay flat."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import psutil
+from sqlalchemy import Engine, func, select
+
+from headrace.catalog import audit, events, executions
+from headrace.catalog.rows.metadata import METADATA
+
+Sample = dict[str, float]
+"""Values by the name of their measure. A measure that has no value at the moment is missing."""
+TENTHS: Final = 10
+MAX_GROWTH: Final = 1.2
+MIN_COUNT: Final = 40
+"""Counts below this are flat: one file more or less is no growth."""
+MAX_ROWS: Final = {"executions": executions.KEPT + executions.PRUNED_EVERY, "events": events.KEPT, "audit_log": audit.MAX_ENTRIES}
+"""Rows up to which tables of the catalog may grow: they remove the oldest ones."""
+LOG, CHANGES, STATE, OUTBOX = "_delta_log", "_change_data", ".streams", ".outbox"
+
+
+@dataclass(frozen=True)
+class Trend:
+    """The medians of one measure in the tenths of a campaign."""
+
+    measure: str
+    tenths: tuple[float, ...]
+
+    @property
+    def growth(self) -> float:
+        """The last tenth by the second."""
+        second, last = self.tenths[1], self.tenths[-1]
+        return last / second if second else float(bool(last))
+
+    @property
+    def is_flat(self) -> bool:
+        """Return whether the last tenth is at most `MAX_GROWTH` times the second one, or within the bound of its table."""
+        bound = MAX_ROWS.get(self.measure.removeprefix("rows of "), MIN_COUNT if is_count(self.measure) else 0)
+        return self.tenths[-1] <= bound or self.growth <= MAX_GROWTH
+
+
+def is_count(measure: str) -> bool:
+    """Return whether a measure counts something. Others have units: ms, MB."""
+    return not measure.endswith((" ms", " MB"))
+
+
+def trends(samples: Sequence[Sample]) -> list[Trend]:
+    """Return the trend of each measure that has values in the second and the last tenth."""
+    parts = [samples[len(samples) * tenth // TENTHS : len(samples) * (tenth + 1) // TENTHS] for tenth in range(TENTHS)]
+    measures = list(dict.fromkeys(measure for sample in samples for measure in sample))
+    values = {measure: [[sample[measure] for sample in part if measure in sample] for part in parts] for measure in measures}
+    return [
+        Trend(measure, tuple(median(tenth) if tenth else 0.0 for tenth in tenths))
+        for measure, tenths in values.items()
+        if tenths[1] and tenths[-1]
+    ]
+
+
+def catalog_rows(engine: Engine) -> Sample:
+    """Return the number of rows of each table of the catalog that has some."""
+    counts = {table.name: select(func.count()).select_from(table).scalar_subquery() for table in METADATA.sorted_tables}
+    with engine.connect() as connection:
+        row = connection.execute(select(*(count.label(name) for name, count in counts.items()))).mappings().one()
+    return {f"rows of {name}": count for name, count in row.items() if count}
+
+
+def files_of(home: Path) -> Sample:
+    """Return the number and the size of the files of a home, by what they are for."""
+    counts, sizes = defaultdict[str, int](int), defaultdict[str, int](int)
+    for purpose, size in sized_files(home):
+        counts[purpose] += 1
+        sizes[purpose] += size
+    return {f"files of {name}": count for name, count in counts.items()} | {
+        f"size of {name} MB": as_mb(sizes[name]) for name in sizes
+    }
+
+
+def sized_files(home: Path) -> Iterator[tuple[str, int]]:
+    """Yield for each file what it is for, and its size on the disk in bytes. Files that vanish meanwhile are left out."""
+    for folder, _, names in os.walk(home):
+        parts = Path(folder).relative_to(home).parts
+        for name in names:
+            try:
+                yield purpose_of(parts, name), os.stat(f"{folder}/{name}").st_blocks * 512
+            except FileNotFoundError:
+                continue
+
+
+def purpose_of(folder: tuple[str, ...], name: str) -> str:
+    """Return what a file is for: by table, its log, changes and data; else the folder it is in."""
+    for mark, purpose in ((STATE, "state of streams"), (OUTBOX, "outboxes")):
+        if mark in folder:
+            return purpose
+    if LOG in folder:
+        table = "/".join(folder[: folder.index(LOG)]).removeprefix("tables/")
+        return f"{'checkpoints' if 'checkpoint' in name else 'log'} of {table}"
+    if name.endswith(".parquet"):
+        changes = CHANGES in folder
+        table = "/".join(folder[: folder.index(CHANGES)] if changes else folder).removeprefix("tables/")
+        return f"{'changes' if changes else 'data'} of {table}"
+    return f"{folder[0]}/" if folder else name
+
+
+def process_sample(name: str, processes: Iterable[psutil.Process]) -> Sample:
+    """Return the resident memory and the open files of processes together."""
+    memory = handles = 0
+    for process in processes:
+        memory += process.memory_info().rss
+        handles += process.num_fds()
+    return {f"memory of {name} MB": as_mb(memory), f"open files of {name}": handles}
+
+
+def cpu_ms(processes: Iterable[psutil.Process]) -> float:
+    """Return the CPU time that processes have used so far, in ms."""
+    return sum(1000 * (times.user + times.system) for times in (process.cpu_times() for process in processes))
+
+
+def as_mb(size: float) -> float:
+    return size / 2**20
+
+
+def merged(samples: Iterable[Mapping[str, float]]) -> Sample:
+    """Return the values of several samples as one."""
+    return {measure: value for sample in samples for measure, value in sample.items()}
+
+
+def medians(samples: Sequence[Sample]) -> Sample:
+    """Return the median of each measure."""
+    names = dict.fromkeys(measure for sample in samples for measure in sample)
+    return {name: median(sample[name] for sample in samples if name in sample) for name in names}
