@@ -114,7 +114,7 @@ def split_changes(rows: pa.Table, layout: TableLayout) -> tuple[pa.Table, pa.Tab
     plain = rows.drop_columns([CHANGE_TYPE])
     inserted = plain.filter(pc.equal(types, INSERT))
     if inserted.num_rows == rows.num_rows:
-        return inserted, inserted.slice(0, 0)
+        return in_order([inserted], layout), inserted.slice(0, 0)
     before, after = plain.filter(pc.equal(types, BEFORE)), plain.filter(pc.equal(types, AFTER))
     deleted = plain.filter(pc.equal(types, DELETE))
     before, after, vanished, appeared = match_updates(before, after, [COMMIT_VERSION, *layout.key])
@@ -168,13 +168,13 @@ def has_values(rows: pa.Table, names: Sequence[str]) -> pa.Array:
 
 
 def in_order(parts: Sequence[pa.Table], layout: TableLayout) -> pa.Table:
-    """Return rows ordered by version; those of a version by time, as new rows and updated ones are parts of the same write."""
+    """Return rows ordered by version, and those of a version by time, whichever were read together and where they were read."""
     filled = [part for part in parts if part.num_rows]
-    if len(filled) < 2:
-        return filled[0] if filled else parts[0]
+    if not filled:
+        return parts[0]
     rows = pa.concat_tables(filled)
-    times = rows[layout.time].cast(pa.int64()).to_numpy()
-    return rows.take(pa.array(np.lexsort((times, versions_of(rows)))))
+    order = np.lexsort((rows[layout.time].cast(pa.int64()).to_numpy(), versions_of(rows)))
+    return rows if (np.diff(order) > 0).all() else rows.take(pa.array(order))
 
 
 def insert_events(rows: pa.Table, layout: TableLayout) -> list[Event]:
