@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 import headrace
 from headrace.errors import Error
 from headrace.model.failpoints import FailpointError, armed
+from tests.combinations.homes import PlayedHome
 from tests.combinations.pipe_evaluator import SECOND, Point
 from tests.combinations.pipe_playing import BASE, CODE, Play
 from tests.pipes.receivers import apply_events
@@ -20,13 +21,8 @@ from tests.pipes.recording import RECORDERS
 
 
 @dataclass
-class Home:
+class Home(PlayedHome[Play]):
     """A home with databases for each combination, played side by side. All have the same stop."""
-
-    folder: Path
-    plays: list[Play]
-    connection: headrace.Connection = field(init=False)
-    problems: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         plugins = self.folder / "home" / "ext" / "pipe"
@@ -65,20 +61,6 @@ class Home:
         for _ in range(max(len(own) for own in groups.values())):
             self.each(lambda play: groups[play.name].pop(0) if groups[play.name] else [])
             self.settle()
-
-    def each(self, statements: Callable[[Play], Sequence[str]]) -> None:
-        """Execute statements of every play that had no problem yet."""
-        for play in self.plays:
-            if play.name in self.problems:
-                continue
-            try:
-                for sql in statements(play):
-                    self.connection.execute(sql)
-            except Error as error:
-                self.note(play, f"{error}")
-
-    def note(self, play: Play, problem: str) -> None:
-        self.problems[play.name] = f"{dict(play.combination)}\n  {play.statement()}\n  {problem}"
 
     def settle(self) -> None:
         self.now += SECOND

@@ -78,7 +78,7 @@ class Play:
     """A combination in a database of its own. `happen` says what is executed, and informs the evaluator."""
 
     combination: Combination
-    database: str
+    name: str
     evaluator: Evaluator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -187,8 +187,8 @@ class Play:
 
     def setup(self) -> Iterator[str]:
         chosen = self.combination
-        yield f"create database {self.database} precision '{chosen['precision']}' timezone '{chosen['zone']}'"
-        yield f"use {self.database}"
+        yield f"create database {self.name} precision '{chosen['precision']}' timezone '{chosen['zone']}'"
+        yield f"use {self.name}"
         if chosen["source"] == "plain":
             yield f"create table m ({SCHEMA})"
         else:

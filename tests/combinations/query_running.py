@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Final
 
 import headrace
 from headrace.errors import Error
 from headrace.model.failpoints import FailpointError, armed
 from headrace.settings import load
+from tests.combinations.homes import PlayedHome
 from tests.combinations.query_playing import SCALES, Play
 
 KILLED: Final = "queries.execution.written:1:raise"
 
 
 @dataclass
-class Home:
+class Home(PlayedHome[Play]):
     """A home with databases for each combination, played side by side. All have the same scale, zone and stop."""
-
-    folder: Path
-    plays: list[Play]
-    connection: headrace.Connection = field(init=False)
-    problems: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.scale = SCALES[self.plays[0].combination["scale"]]
@@ -55,20 +49,6 @@ class Home:
         for play in self.plays:
             if play.name not in self.problems:
                 self.judge(play)
-
-    def each(self, statements: Callable[[Play], Sequence[str]]) -> None:
-        """Execute statements of every play that had no problem yet."""
-        for play in self.plays:
-            if play.name in self.problems:
-                continue
-            try:
-                for sql in statements(play):
-                    self.connection.execute(sql)
-            except Error as error:
-                self.note(play, f"{error}")
-
-    def note(self, play: Play, problem: str) -> None:
-        self.problems[play.name] = f"{dict(play.combination)}\n  {play.statement()}\n  {problem}"
 
     def pass_time(self, unit: int) -> None:
         self.now = self.scale.base + unit * self.scale.unit

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ import headrace
 from headrace.errors import Error
 from headrace.model.failpoints import FailpointError, armed
 from tests.combinations.evaluator import filled
+from tests.combinations.homes import PlayedHome
 from tests.combinations.playing import COMPARED_UNTIL, CREATED, PARTITIONS, Play
 from tests.combinations.windows import SECOND, microseconds
 
@@ -26,15 +26,11 @@ STEP_MS: Final = 700_000
 
 
 @dataclass
-class Home:
+class Home(PlayedHome[Play]):
     """A home with a database for each combination, played side by side."""
 
-    folder: Path
-    plays: list[Play]
     is_clocked: bool = False
     """Whether the clock is that of the rows, as FORCE_WINDOW_CLOSE needs it; then all plays have rows of equal times."""
-    connection: headrace.Connection = field(init=False)
-    problems: dict[str, str] = field(default_factory=dict)
     judged: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -69,24 +65,12 @@ class Home:
         self.backfill()
         self.settle(600)
         for play in self.plays:
-            if play.database not in self.problems:
+            if play.name not in self.problems:
                 self.judge(play)
 
-    def each(self, statements: Callable[[Play], Sequence[str]]) -> None:
-        """Execute statements of every play that had no problem yet."""
-        for play in self.plays:
-            if play.database in self.problems:
-                continue
-            try:
-                with suppress(Error):
-                    self.connection.execute(f"use {play.database}")
-                for sql in statements(play):
-                    self.connection.execute(sql)
-            except Error as error:
-                self.note(play, f"{error}")
-
-    def note(self, play: Play, problem: str) -> None:
-        self.problems[play.database] = f"{dict(play.combination)}\n  {play.statement()}\n  {problem}"
+    def enter(self, play: Play) -> None:
+        with suppress(Error):
+            self.connection.execute(f"use {play.name}")
 
     def settle(self, unit: int) -> None:
         """Let all streams process what was written, and all delays pass."""
@@ -114,9 +98,9 @@ class Home:
 
     def backfill(self) -> None:
         for play in self.plays:
-            if play.combination["history"] == "backfill" and play.database not in self.problems:
+            if play.combination["history"] == "backfill" and play.name not in self.problems:
                 try:
-                    self.connection.backfill(stream=f"{play.database}.s")
+                    self.connection.backfill(stream=f"{play.name}.s")
                     play.evaluator.recompute()
                 except Error as error:
                     self.note(play, f"{error}")
@@ -138,7 +122,7 @@ class Home:
     def target(self, play: Play) -> dict[tuple[Any, int], tuple[Any, ...]]:
         """Return the results by group and start in microseconds."""
         context = self.connection.session.context
-        table = context.catalog.tables.get(play.database, "o")
+        table = context.catalog.tables.get(play.name, "o")
         tags = {row["tbname"]: row for row in context.tables.tags.read(table).to_pylist()}
         has_group = PARTITIONS[play.combination["partition"]][1] and play.combination["target"] != "new"
         rows = {}
@@ -156,7 +140,7 @@ class Home:
         if (play.combination["type"], play.combination["fill"]) == ("c", "value"):
             self.judged["VERIFY: does not support constants of DECIMAL"] += 1
             return None
-        verification = self.connection.verify(stream=f"{play.database}.s")
+        verification = self.connection.verify(stream=f"{play.name}.s")
         if verification.equal:
             self.judged["VERIFY: equal"] += 1
             return None

@@ -73,7 +73,7 @@ def test_a_combination_that_a_rule_forbids_is_refused_with_its_reason(tmp_path: 
             play = Play(combination, f"d{number}")
             _, _, *tables = play.setup()
             if tuple(tables) not in databases:
-                databases[tuple(tables)] = play.database
+                databases[tuple(tables)] = play.name
                 for sql in play.setup():
                     connection.execute(sql)
             connection.execute(f"use {databases[tuple(tables)]}")

@@ -14,6 +14,7 @@ from headrace.errors import HistoryGoneError
 from headrace.model.jobs import JobState
 from tests.service.conftest import START
 from tests.service.test_changed_tags import insert, meters, results
+from tests.service.test_dropped_subtables import create, sums
 
 __all__ = ["meters"]
 
@@ -28,18 +29,6 @@ WINDOWS = {
     "event_window start with v > 0 end with v > 0": 1,
     "count_window(2)": 1,
 }
-
-
-def create(connection: headrace.Connection, rest: str, options: str = "ignore expired 0") -> None:
-    connection.execute(
-        f"create stream s trigger at_once {options} into o tags (site varchar(10))"
-        f" as select _wstart, count(*) n, sum(v) v from m {rest}"
-    )
-
-
-def sums(connection: headrace.Connection) -> dict[Any, int]:
-    rows = results(connection)
-    return {site: sum(row[-1] for row in rows if row[0] == site) for site in dict.fromkeys(row[0] for row in rows)}
 
 
 def counters(connection: headrace.Connection) -> tuple[int, int, int]:
@@ -77,7 +66,7 @@ def test_rows_stay_where_they_were_counted(meters: headrace.Connection, window: 
 
 
 def test_a_window_that_another_row_recalculates_keeps_the_rows_of_its_group(meters: headrace.Connection) -> None:
-    create(meters, "partition by site interval(1h)")
+    create(meters, "partition by site interval(1h)", "ignore expired 0")
     insert(meters, ("a", 10, 1), ("b", 11, 100), ("c", 10, 5))
     meters.settle()
     meters.execute("alter table a set tag site = 'south'")
@@ -125,7 +114,7 @@ def test_earlier_groups_outlast_a_restart(
 ) -> None:
     if changed:
         request.getfixturevalue("spark")
-    create(meters, "partition by site interval(1h)")
+    create(meters, "partition by site interval(1h)", "ignore expired 0")
     insert(meters, ("a", 10, 1), ("a", 70, 2), ("a", 71, 2), ("a", 72, 2), ("b", 11, 100))
     meters.settle()
     meters.execute("alter table a set tag site = 'south'")

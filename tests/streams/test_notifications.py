@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import InvalidStreamError
-from headrace.history.backfill import fill_history
 from headrace.model.failpoints import FailpointError, armed
 from headrace.storage.sandbox import open_database
 from headrace.streams.notifications import messages
@@ -28,7 +25,7 @@ from tests.streams.websocket_server import WebSocketServer
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(900, 20 * EXAMPLES))]
 
@@ -410,77 +407,6 @@ def test_window_ids_are_the_murmur_hash_of_group_and_start() -> None:
     """The expected hashes are those of the reference implementation over the same 16 bytes, little-endian."""
     first, second = np.array([0, 7, 2**63 + 1], np.uint64), np.array([0, 1_700_000_000_000, 5], np.uint64)
     assert murmur3(first, second).tolist() == [0x4BBD1BF27DA918D6, 0x51D04C506E2BD28, 0x621ABF6DE522E0A1]
-
-
-HISTORY: list[Row] = [("d0", 0, 1, "x"), ("d0", 1_000, 2, None), ("d0", 12_000, 2, "x")]
-
-
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize("window", ["interval(10s)", "state_window(a)", "event_window start with a > 0 end with b = 'x'"])
-@pytest.mark.parametrize("fault", ["", "history.commit:1:raise"])
-def test_the_history_is_sent_before_live_windows_if_asked_for(
-    env: StreamEnvironment, server: WebSocketServer, window: str, fault: str
-) -> None:
-    query = f"select _wstart, count(*) n from readings partition by tbname {window}"
-    env.insert(HISTORY)
-    plan = env.create(f"create stream s fill_history 1 into t as {query}" + notify(server, options="notify_history 1"))
-    with armed(fault), suppress(FailpointError):
-        fill_history(env.context, plan.id)
-    fill_history(env.context, plan.id)
-    env.insert([("d0", 40_000, 3, None), ("d0", 50_000, 1, "x"), ("d0", 60_000, 1, None)])
-    env.settle()
-    live = [event for event in server.events() if event["windowStart"] - START >= 40_000]
-    history = server.events()[: -len(live)]
-    expected = {
-        "interval(10s)": [(0, 10_000, 2), (10_000, 20_000, 1)],
-        "state_window(a)": [(0, 0, 1), (1_000, 12_000, 2)],
-        "event_window start with a > 0 end with b = 'x'": [(0, 0, 1), (1_000, 12_000, 2)],
-    }[window]
-    briefs = [brief(event) for event in history if event["eventType"] == CLOSE]
-    assert [event[1:] for event in briefs[: len(expected)]] == expected
-    opened = [event["windowStart"] - START for event in history if event["eventType"] == OPEN]
-    assert opened == [start for start, _, _ in expected]
-    assert live[0]["eventType"] == OPEN
-    assert all("curState" not in event or event["curState"] is not None for event in history)
-
-
-def test_a_large_history_is_sent_once_however_spark_divides_it(
-    env: StreamEnvironment, server: WebSocketServer, spark: SparkSession
-) -> None:
-    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"driver_rows": 2}))
-    env.insert([(name, second * 1_000, 1, "x") for name in ("d0", "d1", "d2") for second in range(0, 60, 10)])
-    query = "select _wstart, count(*) n from readings partition by tbname interval(10s)"
-    plan = env.create(f"create stream s fill_history 1 into t as {query}" + notify(server, options="notify_history 1"))
-    with armed("history.commit:1:raise"), shuffled(spark, 2), suppress(FailpointError):
-        fill_history(env.context, plan.id)
-    with shuffled(spark, 5):
-        fill_history(env.context, plan.id)
-    env.settle()
-    closed = [(event["tableName"], event["windowStart"]) for event in server.events() if event["eventType"] == CLOSE]
-    assert len(closed) == len(set(closed)) == 18
-
-
-@contextmanager
-def shuffled(spark: SparkSession, partitions: int) -> Iterator[None]:
-    """Have Spark shuffle into this many partitions, and merge none of them."""
-    values = {"spark.sql.shuffle.partitions": str(partitions), "spark.sql.adaptive.coalescePartitions.enabled": "false"}
-    before = {name: spark.conf.get(name) for name in values}
-    try:
-        for name, value in values.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, previous in before.items():
-            spark.conf.set(name, str(previous))
-
-
-def test_the_history_is_not_sent_unless_asked_for(env: StreamEnvironment, server: WebSocketServer) -> None:
-    env.insert(HISTORY)
-    plan = env.create(f"create stream s fill_history 1 into t as {QUERY}" + notify(server))
-    fill_history(env.context, plan.id)
-    env.settle()
-    assert len(env.results(plan)) == 2
-    assert server.events() == []
 
 
 LIVE_WRITES = st.lists(

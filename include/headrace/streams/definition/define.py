@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from headrace.catalog import Catalog
 from headrace.catalog.rules import target_taken
 from headrace.code.languages import registered_calls, registered_language
-from headrace.compute import Key, Plan, Relation, Scan, Scope, SeriesNames, bind, language
+from headrace.compute import Plan, Relation, Scan, Scope, SeriesNames, bind, language
 from headrace.compute.assignment import assign_outputs
 from headrace.compute.nodes import columns_of
-from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import EventWindow, IntervalWindow
-from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError, TypeMismatchError
-from headrace.model.expressions import Expression
+from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError
 from headrace.model.jobs import JobDefinition, Replacement
 from headrace.model.notifications import Notification
 from headrace.model.positions import SourceId, source_id
@@ -29,18 +27,16 @@ from headrace.settings import Settings
 from headrace.sql import parse
 from headrace.streams.definition.checks import check_statement, source_name
 from headrace.streams.definition.event_conditions import ConditionValues, add_condition_values
-from headrace.streams.definition.groups import GroupKind, GroupRule, KeyColumn, TagSource
+from headrace.streams.definition.groups import GroupRule
 from headrace.streams.definition.layout import (
     Layout,
-    TagFill,
     check_types,
+    define_groups,
     existing_layout,
     hidden_items,
     is_created_by,
-    name_expression,
     new_layout,
     prepend_window_start,
-    tag_value,
 )
 from headrace.streams.definition.plan_checks import check_filled_key, check_plan, check_precision, check_virtual_source
 from headrace.streams.kind import STREAM
@@ -472,33 +468,3 @@ def effective_delete_mark(options: StreamOptions, plan: Plan) -> int | None:
         return None
     mark = max(options.delete_mark.ticks(plan.precision), options.watermark.ticks(plan.precision))
     return max(mark, plan.window.max_span(plan.precision)) if isinstance(plan.window, IntervalWindow) else mark
-
-
-def define_groups(statement: CreateStream, layout: Layout, plan: Plan) -> GroupRule:
-    items = list(dict.fromkeys(item.expression for item in (*statement.query.partition_by, *hidden_items(statement, layout))))
-    keys = dict(zip(items, plan.keys, strict=False))
-    subtable_expression = name_expression(statement)
-    name = None if subtable_expression is None else keys[subtable_expression]
-    if name is not None and not name.type.is_string:
-        raise TypeMismatchError(
-            f"SUBTABLE has the type {name.type}, not a string",
-            hint="use CAST(… AS VARCHAR(64)) or concat",
-            span=statement.target.span,
-        )
-    partition_keys = [keys[item.expression] for item in statement.query.partition_by]
-    is_by_subtable = len(partition_keys) == 1 and partition_keys[0].role is ColumnRole.SERIES
-    return GroupRule(
-        kind=GroupKind.ONE if not partition_keys else GroupKind.SUBTABLE if is_by_subtable else GroupKind.VALUES,
-        database=layout.table.database,
-        table=layout.table.name,
-        keys=tuple(KeyColumn(key.column, key.type) for key in partition_keys),
-        name=None if name is None else name.column,
-        tags=tuple(TagSource(fill.tag.name, fill.tag.type, find_tag_column(fill, keys)) for fill in layout.tags),
-        id_tag=layout.id_tag,
-    )
-
-
-def find_tag_column(fill: TagFill, keys: Mapping[Expression, Key]) -> str | None:
-    """Return the key column that holds a tag's values; None if the tag stays NULL."""
-    value = tag_value(fill)
-    return None if value is None else keys[value].column

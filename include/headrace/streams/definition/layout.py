@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headrace.compute import Plan
+from headrace.compute import Key, Plan
+from headrace.compute.terms import ColumnRole
 from headrace.errors import ExistsError, InvalidStreamError, NotFoundError, TypeMismatchError
 from headrace.model.expressions import Cast, ColumnRef, Expression, transform
 from headrace.model.queries import Query, SelectItem
 from headrace.model.statements import CreateStream, TargetColumn, TargetTag
 from headrace.model.tables import Column, Table, TableKind
 from headrace.model.types import INTEGERS, MAX_LENGTHS, DataType, TypeKind
+from headrace.streams.definition.groups import GroupKind, GroupRule, KeyColumn, TagSource
 
 GROUP_ID: Final = "group_id"
 GROUP_ID_TYPE: Final = DataType(TypeKind.UBIGINT)
@@ -307,3 +309,33 @@ def hidden_items(statement: CreateStream, layout: Layout) -> tuple[SelectItem, .
 def tag_value(fill: TagFill) -> Expression | None:
     """Return the expression that fills a tag, converted for it; None if the tag stays NULL."""
     return None if fill.expression is None else Cast(fill.expression, fill.tag.type, column=fill.tag.name)
+
+
+def define_groups(statement: CreateStream, layout: Layout, plan: Plan) -> GroupRule:
+    items = list(dict.fromkeys(item.expression for item in (*statement.query.partition_by, *hidden_items(statement, layout))))
+    keys = dict(zip(items, plan.keys, strict=False))
+    subtable_expression = name_expression(statement)
+    name = None if subtable_expression is None else keys[subtable_expression]
+    if name is not None and not name.type.is_string:
+        raise TypeMismatchError(
+            f"SUBTABLE has the type {name.type}, not a string",
+            hint="use CAST(… AS VARCHAR(64)) or concat",
+            span=statement.target.span,
+        )
+    partition_keys = [keys[item.expression] for item in statement.query.partition_by]
+    is_by_subtable = len(partition_keys) == 1 and partition_keys[0].role is ColumnRole.SERIES
+    return GroupRule(
+        kind=GroupKind.ONE if not partition_keys else GroupKind.SUBTABLE if is_by_subtable else GroupKind.VALUES,
+        database=layout.table.database,
+        table=layout.table.name,
+        keys=tuple(KeyColumn(key.column, key.type) for key in partition_keys),
+        name=None if name is None else name.column,
+        tags=tuple(TagSource(fill.tag.name, fill.tag.type, find_tag_column(fill, keys)) for fill in layout.tags),
+        id_tag=layout.id_tag,
+    )
+
+
+def find_tag_column(fill: TagFill, keys: Mapping[Expression, Key]) -> str | None:
+    """Return the key column that holds a tag's values; None if the tag stays NULL."""
+    value = tag_value(fill)
+    return None if value is None else keys[value].column
