@@ -14,11 +14,13 @@ import os
 import re
 import sys
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
+from headrace import durable
 from headrace.errors import ConfigurationError
 from headrace.model.masking import REFERENCE
 from headrace.model.pipes import HIDDEN_VALUE, without_prefix
@@ -152,17 +154,8 @@ def _create_key(path: Path) -> None:
     """Create the file of the key, which only its owner can read. If another process does so at the same time, its key stays."""
     from cryptography.fernet import Fernet
 
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(Fernet.generate_key())
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()
+    with suppress(FileExistsError):
+        durable.create(path, Fernet.generate_key(), mode=0o600)
 
 
 def _variable_of(name: str) -> str:

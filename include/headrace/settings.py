@@ -219,6 +219,11 @@ class Settings(BaseSettings):
     doors_without_tls: bool = setting(
         False, "Whether doors may bind addresses beyond this machine without TLS, as behind a proxy that encrypts."
     )
+    sync_commits: bool = setting(
+        True,
+        "Whether what is written on local disks is synced before it is acknowledged. Without, a power failure may lose the last "
+        "seconds, and streams and tables may differ afterwards; a crash of the process loses nothing either way.",
+    )
     group_commit_ms: int = non_negative(
         5,
         "Milliseconds for which the first write that comes through a door waits for others to the same table, which share its "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Final
 from weakref import WeakSet
@@ -12,6 +13,7 @@ from weakref import WeakSet
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url
 from sqlalchemy.pool import ConnectionPoolEntry, Pool
 
+from headrace import durable
 from headrace.errors import ConfigurationError
 
 # How long a writer of SQLite waits for another. Transactions take milliseconds, so a longer wait means that a process hangs.
@@ -55,7 +57,7 @@ def parse_url(url: str) -> URL:
 def _sqlite_engine(url: URL) -> Engine:
     _create_file(Path(str(url.database)))
     engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, max_overflow=-1)
-    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "connect", partial(_prepare_sqlite, "NORMAL" if durable.is_relaxed(str(url.database)) else "FULL"))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
@@ -72,10 +74,11 @@ def _create_file(path: Path) -> None:
         ) from None
 
 
-def _prepare_sqlite(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
+def _prepare_sqlite(synchronous: str, connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
     connection.isolation_level = None  # transactions begin where `_begin_sqlite` says, not where the driver guesses
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = NORMAL")  # in WAL mode safe against a crash of the process
+    # In WAL mode, NORMAL is safe against a crash of the process, and FULL against a power failure.
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-DRAFT = ".draft-"
-"""Begins the name of a file that is being written."""
+from headrace import durable
 
 
 class Folder(Protocol):
@@ -42,21 +39,8 @@ class LocalFolder:
     def write(self, path: str, content: bytes) -> None:
         """Create or replace a file, which survives a power failure then."""
         target = self.root / path
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = target.with_name(f"{DRAFT}{uuid.uuid4().hex}")
-        try:
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        durable.make_folder(target.parent, 0o700)
+        durable.write(target, content, mode=0o600)
 
     def modified(self) -> dict[str, float]:
         """Return when each file was written, also those whose writer has died."""
@@ -93,11 +77,9 @@ class ObjectFolder:
 
     def write(self, path: str, content: bytes) -> None:
         """Create or replace an object."""
-        from headrace.storage.object_store import file_system
+        from headrace.storage.object_store import write_whole
 
-        system, root = file_system(self.uri)
-        with system.open_output_stream(f"{root}/{path}") as file:
-            file.write(content)
+        write_whole(f"{self.uri}/{path}", [content])
 
     def modified(self) -> dict[str, float]:
         """Return when each object was written."""

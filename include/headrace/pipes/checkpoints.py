@@ -14,7 +14,7 @@ from pyarrow import fs
 from headrace.errors import OperationalError
 from headrace.model.failpoints import failpoint
 from headrace.model.positions import Offsets
-from headrace.storage.object_store import file_system, is_object_store
+from headrace.storage.object_store import file_system, write_whole
 
 SUFFIX: Final = ".pipe"
 LENGTH: Final = struct.Struct("<Q")
@@ -41,23 +41,15 @@ class PipeCheckpoints:
     """Files `<batch>-<epoch>.pipe` of one pipe, written atomically. Of a batch, the file of the newest epoch counts."""
 
     def __init__(self, uri: str, pipe_id: str, epoch: int) -> None:
-        self._system, root = file_system(uri)
-        self._is_remote = is_object_store(uri)
-        self._folder = f"{root}/{pipe_id}"
+        self._uri = f"{uri}/{pipe_id}"
+        self._system, self._folder = file_system(self._uri)
         self._epoch = epoch
 
     def write(self, checkpoint: PipeCheckpoint) -> None:
         """Write a checkpoint; raise `OperationalError` if the storage fails."""
-        path = f"{self._folder}/{checkpoint.batch:020d}-{self._epoch:010d}{SUFFIX}"
-        temporary = path if self._is_remote else f"{path}.part"
         try:
-            if not self._is_remote:
-                self._system.create_dir(self._folder, recursive=True)
-            with self._system.open_output_stream(temporary) as file:
-                file.write(encode(checkpoint))
-            failpoint("pipes.checkpoint.rename")
-            if not self._is_remote:
-                self._system.move(temporary, path)
+            name = f"{checkpoint.batch:020d}-{self._epoch:010d}{SUFFIX}"
+            write_whole(f"{self._uri}/{name}", [encode(checkpoint)], lambda: failpoint("pipes.checkpoint.rename"))
         except OSError as error:
             raise storage_error("written", error) from error
 

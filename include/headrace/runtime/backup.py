@@ -78,9 +78,7 @@ def back_up(context: Context, destination: str, progress: Progress = no_progress
                 os.chmod(folder.path, 0o700)
         manifest = _copied(context, Contents(folder / CONTENTS), last, progress)
         text = json.dumps(asdict(manifest)).encode()
-        folder.sync()
         (folder / MANIFEST).write(lambda emit: emit(text))
-        folder.sync()
         Contents(folder / CONTENTS).retain(manifest.contents)
     return manifest.backup
 
@@ -155,7 +153,6 @@ def restore(context: Context, source: str, progress: Progress = no_progress) -> 
         progress(done, manifest.backup.bytes)
     if manifest.key is not None:
         contents.extract(manifest.key, Folder.at(str(context.settings.create_home())) / KEY_FILE)
-    warehouse.sync()
     with tempfile.TemporaryDirectory() as temporary:
         contents.extract(manifest.catalog, Folder.at(temporary) / CATALOG)
         context.catalog.restore(Path(temporary) / CATALOG)

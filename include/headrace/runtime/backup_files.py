@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import uuid
 from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,11 +12,12 @@ from typing import Final
 
 import pyarrow.fs as pafs
 
+from headrace import durable
 from headrace.errors import StorageError
 from headrace.storage.object_store import file_system
 
 BLOCK_BYTES: Final = 1 << 20
-TEMPORARY: Final = (".lock", ".tmp")
+TEMPORARY: Final = (".lock", durable.DRAFT_SUFFIX)
 """Endings of files that are no content: locks, and what a commit or a copy has not finished."""
 UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -79,22 +78,8 @@ class Folder:
                 write(stream.write)
             return
         path = Path(self.path)
-        make_folder(path.parent, 0o700 if is_private else 0o777)
-        temporary = path.with_name(f"{uuid.uuid4().hex}.tmp")
-        try:
-            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if is_private else 0o666), "wb") as file:
-                write(file.write)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-
-    def sync(self) -> None:
-        """Make the names of written files durable. In an object store they are."""
-        if self.is_local:
-            os.sync()
+        durable.make_folder(path.parent, 0o700 if is_private else 0o777)
+        durable.write(path, lambda file: write(file.write), mode=0o600 if is_private else 0o666)
 
     def content(self) -> Content:
         """Read the file at this path, and return what it holds."""
@@ -103,13 +88,6 @@ class Folder:
             digest.update(block)
             size += len(block)
         return Content(digest.hexdigest(), size)
-
-
-def make_folder(folder: Path, mode: int) -> None:
-    """Create a folder, with those above it that are missing. `Path.mkdir` gives its mode to the last one alone."""
-    if not folder.is_dir():
-        make_folder(folder.parent, mode)
-        folder.mkdir(mode=mode, exist_ok=True)
 
 
 @dataclass(frozen=True)

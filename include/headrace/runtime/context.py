@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from headrace import durable
 from headrace.context import Context
 from headrace.model.clock import Clock, SystemClock
 from headrace.model.spark_options import Role
@@ -54,6 +55,8 @@ def open_context(settings: Settings, clock: Clock | None = None, role: Role = Ro
         from headrace.storage.object_store import register
 
         register(settings.tables_uri, settings)
+    for root in (settings.home_path, settings.tables_uri):
+        durable.relax(root, relaxed=not settings.sync_commits)
     clock = clock or SystemClock()
     # All machines share the catalog's own time, so replace it only by a clock that is not the machine's.
     catalog = Catalog.open(settings.catalog, clock=None if isinstance(clock, SystemClock) else clock.now)

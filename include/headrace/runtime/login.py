@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from headrace import durable
 from headrace.errors import ConfigurationError
 from headrace.settings import Settings
 
@@ -83,7 +83,4 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_private(path: Path, content: dict[str, Any]) -> None:
     """Write an object to a JSON file that only its owner can read. The file is replaced atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(content, file)
-    draft.replace(path)
+    durable.write(path, json.dumps(content).encode(), mode=0o600)

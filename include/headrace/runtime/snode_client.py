@@ -9,10 +9,11 @@ import os
 import secrets
 from dataclasses import asdict, dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from headrace import errors
+from headrace import durable, errors
 from headrace.model.spans import Span
 from headrace.runtime.credentials import Identity, are_equal, identity_proof, session_token
 
@@ -54,10 +55,8 @@ def write_endpoint(home: str | os.PathLike[str], catalog_url: str, endpoint: Sno
     """Write the file of an snode, readable by its owner only. Replaces an older one at once."""
     path = endpoint_file(home, endpoint.snode)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    draft = f"{path}.{os.getpid()}"
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(asdict(endpoint) | {"catalog": digest_catalog(catalog_url)}, file)
-    os.replace(draft, path)
+    content = json.dumps(asdict(endpoint) | {"catalog": digest_catalog(catalog_url)})
+    durable.write(Path(path), content.encode(), mode=0o600)
 
 
 def read_endpoint(home: str | os.PathLike[str], catalog_url: str, snode: str) -> SnodeEndpoint | None:

@@ -8,13 +8,17 @@ from __future__ import annotations
 import functools
 import os
 import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from headrace import durable
 from headrace.errors import ConfigurationError
 from headrace.settings import Settings, current
 
@@ -122,6 +126,27 @@ def file_system(uri: str) -> tuple[pafs.FileSystem, str]:
         return pafs.LocalFileSystem(), uri
     system, path = pafs.FileSystem.from_uri(uri)
     return system, path
+
+
+def write_whole(uri: str, parts: Sequence[bytes | memoryview | pa.Buffer], written: Callable[[], None] = lambda: None) -> None:
+    """Write a file that appears when it is complete, and survives a power failure then, with the folders that it needs.
+
+    A PUT to an object store does both. `written` is called before a file elsewhere is put in place.
+    """
+    system, path = file_system(uri)
+    if isinstance(system, pafs.LocalFileSystem):
+        durable.make_folder(Path(path).parent)
+        durable.write(Path(path), lambda file: file.writelines(parts), written=written)
+        return
+    draft = path if is_object_store(uri) else f"{path}{durable.DRAFT_SUFFIX}"
+    if draft != path:
+        system.create_dir(path.rpartition("/")[0], recursive=True)
+    with system.open_output_stream(draft) as file:
+        for part in parts:
+            file.write(part)
+    written()
+    if draft != path:
+        system.move(draft, path)
 
 
 def locate(root: str, path: str) -> str:

@@ -13,7 +13,7 @@ from headrace.pipes.checkpoints import storage_error
 from headrace.pipes.events import StatementEvent
 from headrace.pipes.plugins import SourceBatch
 from headrace.pipes.sources.present_schema import SCHEMA, PresentSchema
-from headrace.storage.object_store import file_system, is_object_store
+from headrace.storage.object_store import file_system, write_whole
 
 PAGE: Final = "schema-{:06d}.json"
 
@@ -23,24 +23,20 @@ class CapturedSchema:
 
     def __init__(self, context: Context, pipe_id: str) -> None:
         """Take the folder; nothing is read yet."""
-        self._system, root = file_system(context.state_uri)
-        self._is_remote = is_object_store(context.state_uri)
-        self._folder = f"{root}/{pipe_id}"
+        self._uri = f"{context.state_uri}/{pipe_id}"
+        self._system, self._folder = file_system(self._uri)
 
     def write(self, schema: PresentSchema) -> None:
         """Write the present schema; raise `OperationalError` if the storage fails."""
         offsets: Offsets = {SCHEMA: 0}
         page = 0
         try:
-            if not self._is_remote:
-                self._system.create_dir(self._folder, recursive=True)
             while (batch := schema.read(offsets)) is not None:
                 statements = [[event.category, event.sql] for event in batch.events if isinstance(event, StatementEvent)]
                 offsets = batch.offsets
                 # The first file says that a schema was captured, be it empty.
                 if statements or page == 0:
-                    with self._system.open_output_stream(self._path(page)) as file:
-                        file.write(json.dumps(statements).encode())
+                    write_whole(f"{self._uri}/{PAGE.format(page)}", [json.dumps(statements).encode()])
                     page += 1
         except OSError as error:
             raise storage_error("written", error) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import uuid
 from contextlib import suppress
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
+from headrace import durable
 from headrace.errors import ExistsError, LimitError
 from headrace.model.tables import Database, Table, TableKind
 from headrace.storage.delta.handles import (
@@ -25,11 +27,14 @@ from headrace.storage.delta.handles import (
     translate_errors,
 )
 from headrace.storage.delta.history import history_properties
+from headrace.storage.delta.log import sync_versions
 from headrace.storage.object_store import delta_options, file_system
 from headrace.storage.types import rows_schema, tags_schema
 
 DROPPED: Final = ".dropped-"
 """How the names of folders begin that are being removed."""
+FOLDERS_ABOVE_TABLE: Final = 4
+"""Those of the table with its tags, its database, all tables, and the one above."""
 CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
 # More versions between checkpoints slow opening a table, which reads each commit since; fewer slow commits.
 CHECKPOINT_INTERVAL_VERSIONS: Final = 100
@@ -61,6 +66,14 @@ def _ensure(uri: str, schema: pa.Schema, key: tuple[str, ...], *, change_feed: b
     if DeltaTable.is_deltatable(uri, storage_options=delta_options(uri)) and _is_reusable(uri, schema):
         return
     DeltaTable.create(uri, schema, configuration=_configuration(key, change_feed), storage_options=delta_options(uri))
+    if is_local(uri):
+        sync_created(uri)
+
+
+def sync_created(uri: str) -> None:
+    """Have a new local table survive a power failure, with the folders that were made for it."""
+    sync_versions(uri, 0, 0)
+    durable.sync(uri, *itertools.islice(Path(uri).parents, FOLDERS_ABOVE_TABLE))
 
 
 def _configuration(key: tuple[str, ...], change_feed: bool) -> dict[str, str | None]:

@@ -7,10 +7,10 @@ delta-rs offers no single commit: its `history` reads all later commits first an
 from __future__ import annotations
 
 import json
-import os
-import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -18,9 +18,10 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError
 
+from headrace import durable
 from headrace.model.time import TickRanges
 from headrace.storage.delta.commits import DELETED_RANGES, DROPS, MARKER
-from headrace.storage.delta.handles import LOG, log_file
+from headrace.storage.delta.handles import LOG, log_file, read_file
 from headrace.storage.object_store import file_system
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ INSERTED: Final = ("num_target_rows_inserted", "numTargetRowsInserted")
 UPDATED: Final = ("num_target_rows_updated", "num_updated_rows", "numTargetRowsUpdated", "numUpdatedRows")
 CHANGE_TYPE: Final = "_change_type"
 WRITTEN_TYPES: Final = ("insert", "update_postimage")
+OWN_ENGINE: Final = b'"engineInfo":"headrace"'
+"""What a log entry has that `write_entry` wrote."""
 DELETED: Final = ("num_target_rows_deleted", "num_deleted_rows", "numTargetRowsDeleted", "numDeletedRows")
 
 
@@ -177,17 +180,41 @@ def can_write_entry(snapshot: Snapshot) -> bool:
 def write_entry(uri: str, version: int, actions: Sequence[dict[str, Any]]) -> None:
     """Commit a version of a local table: create its log entry with these actions, as delta-rs does, unless it exists.
 
+    It survives a power failure then, with the files that it adds.
+
     Raises:
         CommitFailedError: The version exists.
     """
-    temporary = f"{uri}/{LOG}/_commit_{uuid.uuid4()}.json.tmp"
-    with open(temporary, "x", encoding="utf-8") as file:
-        file.writelines(f"{json.dumps(action, separators=(',', ':'))}\n" for action in actions)
+    content = "".join(f"{json.dumps(action, separators=(',', ':'))}\n" for action in actions).encode()
+    files = written_files(uri, actions)
     try:
-        os.link(temporary, log_file(uri, version))
+        durable.create(Path(log_file(uri, version)), content, named=files, folders=folders_of(uri, files))
     except FileExistsError as error:
-        # A shared folder may have created the link and lost the answer: then the version is this file.
-        if not os.path.samefile(temporary, log_file(uri, version)):
-            raise CommitFailedError(f"version {version} exists") from error
-    finally:
-        os.unlink(temporary)
+        raise CommitFailedError(f"version {version} exists") from error
+
+
+def written_files(uri: str, actions: Iterable[dict[str, Any]]) -> list[str]:
+    """Return the paths of the files of a local table that a log entry's actions add."""
+    paths = [action[name]["path"] for action in actions for name in ("add", "cdc") if name in action]
+    return [f"{uri}/{unquote(path)}" for path in paths if "://" not in path]
+
+
+def folders_of(uri: str, files: Iterable[str]) -> set[str]:
+    """Return the folders of files of a local table, with those between them and the table's."""
+    above = {str(folder) for file in files for folder in Path(file).parents}
+    return {folder for folder in above if f"{folder}/".startswith(f"{uri}/")}
+
+
+def sync_versions(uri: str, first: int, last: int) -> None:
+    """Have versions of a local table survive a power failure that delta-rs, Spark or another program has committed.
+
+    Entries that Headrace wrote itself are synced already, as are their files.
+    """
+    synced: set[str] = set()
+    for version in range(first, last + 1):
+        with suppress(FileNotFoundError, ValueError):  # removed, or damaged, which its readers say
+            content = read_file(log_file(uri, version))
+            if OWN_ENGINE not in content:
+                files = written_files(uri, map(json.loads, content.splitlines()))
+                synced.update([log_file(uri, version), f"{uri}/{LOG}", *files, *folders_of(uri, files)])
+    durable.sync(*synced)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
+from headrace import durable
 from headrace.errors import Error
 from headrace.model.tables import Table
 from headrace.storage.delta.appending import add_action, commit_files, commit_info, file_entry, remove_action
@@ -241,6 +242,8 @@ def write_checkpoint(uri: str, version: int) -> None:
     with translate_errors(uri):
         delta = open_table(uri, version)
         delta.create_checkpoint()
+        checkpoint = f"{uri}/{LOG}/{delta.version():020}.checkpoint.parquet"
+        durable.sync(checkpoint, f"{uri}/{LOG}/_last_checkpoint", f"{uri}/{LOG}")
 
 
 def is_live(group: CompactionGroup, files: pa.Table) -> bool:

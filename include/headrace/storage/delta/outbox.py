@@ -17,7 +17,8 @@ from headrace.model.failpoints import failpoint
 from headrace.model.positions import Position, SourceId
 from headrace.storage.delta.commits import Commit, check_epoch, committed_position, is_recorded
 from headrace.storage.delta.committing import commit_once
-from headrace.storage.delta.handles import Handle, path_segment, translate_errors
+from headrace.storage.delta.creation import sync_created
+from headrace.storage.delta.handles import Handle, is_local, path_segment, translate_errors
 from headrace.storage.delta.writer import Writer, append_rows, fence
 from headrace.storage.object_store import delta_options, file_system
 
@@ -78,6 +79,8 @@ class Outbox:
                 configuration=CONFIGURATION,
                 storage_options=delta_options(self._handle.uri),
             )
+            if is_local(self._handle.uri):
+                sync_created(self._handle.uri)
         with self._handle.latest() as delta:
             if delta.vacuum(RETENTION_HOURS, dry_run=True):
                 delta.vacuum(RETENTION_HOURS, dry_run=False)

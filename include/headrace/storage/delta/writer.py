@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from headrace import durable
 from headrace.errors import ConflictError, TransientError
 from headrace.model.failpoints import failpoint
 from headrace.model.tables import Database, Table, TableKind
@@ -30,7 +31,7 @@ from headrace.storage.delta.commits import (
 )
 from headrace.storage.delta.committing import commit_actions, commit_once
 from headrace.storage.delta.deletion import Ranges, clearing, delete_predicate, delete_rows, parts_of
-from headrace.storage.delta.handles import Handle, Handles, is_local, stored_schema
+from headrace.storage.delta.handles import Handle, Handles, file_exists, is_local, log_file, stored_schema, translate_errors
 from headrace.storage.delta.keys import (
     anti_join,
     conform_rows,
@@ -39,6 +40,7 @@ from headrace.storage.delta.keys import (
     keep_last_values_per_key,
     semi_join,
 )
+from headrace.storage.delta.log import sync_versions
 from headrace.storage.delta.merging import merge_scope
 from headrace.storage.delta.points import ReplacedPoints, Replacement, devices_by_columns, in_memory
 from headrace.storage.delta.retirement import refuse_retired
@@ -53,6 +55,8 @@ log = logging.getLogger(__name__)
 # Each retry means that another writer committed first. This many in a row indicate a fault.
 MAX_ATTEMPTS: Final = 50
 MAX_BACKOFF_S: Final = 0.02
+MAX_SYNCED_VERSIONS: Final = 100
+"""Versions below its own that a commit syncs, if other programs have written them: most are on the disk by then."""
 
 Lock = Callable[[str], AbstractContextManager[None]]
 Result = TypeVar("Result")
@@ -71,6 +75,8 @@ class Writer:
         self._attempts = attempts
         self._lock = lock
         self._mutexes: dict[str, threading.Lock] = {}
+        # The versions that survive a power failure, by the URI of the table.
+        self._synced: dict[str, int] = {}
         self.on_commit: Callable[[Table, int], None] = lambda *_: None
 
     def write(
@@ -322,26 +328,42 @@ class Writer:
 
     def attempts(self, handle: Handle, work: Callable[[Handle, DeltaTable], Result]) -> Result:
         """Do `work` at the newest version, and retry if another writer committed first."""
-        return self._retried(handle.latest, lambda delta: work(handle, delta))
+        return self._retried(handle, handle.latest, lambda delta: work(handle, delta))
 
     def attempts_at_snapshot(self, handle: Handle, work: Callable[[Handle, Snapshot], Result]) -> Result:
         """Do `work`, which commits without delta-rs, at the newest version of a local table, and retry likewise."""
-        return self._retried(handle.latest_snapshot, lambda snapshot: work(handle, snapshot))
+        return self._retried(handle, handle.latest_snapshot, lambda snapshot: work(handle, snapshot))
 
-    def _retried(self, newest: Callable[[], AbstractContextManager[Version]], work: Callable[[Version], Result]) -> Result:
+    def _retried(
+        self, handle: Handle, newest: Callable[[], AbstractContextManager[Version]], work: Callable[[Version], Result]
+    ) -> Result:
         number = 0
         while True:
             number += 1
             try:
                 with newest() as version:
                     failpoint("storage.commit")
-                    result = work(version)
+                    base, result = version.version(), work(version)
+                    self.sync(handle, base)
                     failpoint("storage.committed")
                     return result
             except ConflictError:
                 if number == self._attempts:
                     raise
                 time.sleep(random.uniform(0, MAX_BACKOFF_S * min(number, 10)))
+
+    def sync(self, handle: Handle, base: int) -> None:
+        """Have all versions of a local table survive a power failure. `base` is the one on which a commit was built."""
+        if not is_local(handle.uri) or durable.is_relaxed(handle.uri):
+            return
+        synced, newest = self._synced.get(handle.uri, -1), base
+        while file_exists(log_file(handle.uri, newest + 1)):
+            newest += 1
+        # The version below the commit is that of another process, which may have died, or of another program.
+        first = synced + 1 if 0 <= synced <= base else base
+        with translate_errors(handle.name):
+            sync_versions(handle.uri, max(first, newest - MAX_SYNCED_VERSIONS), newest)
+        self._synced[handle.uri] = newest
 
     @contextmanager
     def exclusive(self, name: str, *, needed: bool = False) -> Iterator[None]:

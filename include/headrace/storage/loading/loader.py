@@ -275,7 +275,9 @@ class Loader:
             merged = spark_writes.merge_rows(
                 spark, self._uri, rows, self._table, self._schema, staging.combined_bounds(files), present_columns
             )
-        with self._handles.writer(self._table).latest() as delta:
+        handle = self._handles.writer(self._table)
+        with handle.latest() as delta:
+            self._writer.sync(handle, delta.version())
             return replace(merged, version=delta.version())
 
 

@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from headrace.errors import OperationalError
 from headrace.model.failpoints import failpoint
-from headrace.storage.object_store import file_system, is_object_store
+from headrace.storage.object_store import file_system, write_whole
 from headrace.streams.state.checkpoints import Checkpoint, StateError, StreamState
 from headrace.streams.state.encoding import (
     CHECKSUM,
@@ -47,9 +47,8 @@ class StateStore:
     """
 
     def __init__(self, uri: str, job_id: str, epoch: int) -> None:
-        self.filesystem, root = file_system(uri)
-        self._is_remote = is_object_store(uri)
-        self.folder = f"{root}/{job_id}"
+        self._uri = f"{uri}/{job_id}"
+        self.filesystem, self.folder = file_system(self._uri)
         self.epoch = epoch
         self.oldest = 0
         # The names of the files that must be read before a file.
@@ -67,7 +66,7 @@ class StateStore:
         name = f"{batch:020d}-{self.epoch:010d}.state"
         earlier, buffers = self._encode(state, name)
         with storage_errors("written"):
-            self._write(buffers, f"{self.folder}/{name}", f"{self.folder}/.{batch}-{self.epoch}.part")
+            write_whole(f"{self._uri}/{name}", buffers, lambda: failpoint("streams.state.rename"))
             self._earlier[name] = tuple(file for file, _ in earlier.files) if earlier is not None else ()
             self._delete_old(durable)
         return saved_as(state, checkpoint_of(earlier, name, CHECKSUM.unpack(buffers[-1])[0], size_of(buffers)))
@@ -80,17 +79,6 @@ class StateStore:
             if earlier.change_bytes + size_of(buffers) <= earlier.complete_bytes * MAX_CHANGE_SHARE:
                 return earlier, buffers
         return None, encode(state, None)
-
-    def _write(self, buffers: Buffers, path: str, temporary: str) -> None:
-        """Write a file atomically: an object appears when it is complete, a local file by a rename."""
-        if not self._is_remote:
-            self.filesystem.create_dir(self.folder, recursive=True)
-        with self.filesystem.open_output_stream(path if self._is_remote else temporary) as file:
-            for data in buffers:
-                file.write(data)
-        failpoint("streams.state.rename")
-        if not self._is_remote:
-            self.filesystem.move(temporary, path)
 
     def read(self, batch: int) -> StreamState | None:
         """Return the state after a micro-batch, as written by the newest epoch; None if there is none.
