@@ -86,15 +86,14 @@ def write(path: Path, content: Content, *, mode: int = 0o666, written: Callable[
     sync(path.parent)
 
 
-def create(path: Path, content: Content, *, mode: int = 0o666, named: Collection[str] = (), folders: Collection[str] = ()) -> None:
+def create(path: Path, content: Content, *, mode: int = 0o666, named: Collection[str] = ()) -> None:
     """Create a file, as `write` does, unless it exists.
 
     Args:
         path: The file.
         content: What it holds.
         mode: Its permissions, less the process's mask.
-        named: Files that the content names, which are synced before it is put in place.
-        folders: The folders of these, which are synced too.
+        named: Files and folders that the content names, which are synced before it is put in place.
 
     Raises:
         FileExistsError: It exists, and is the file of another writer.
@@ -111,7 +110,7 @@ def create(path: Path, content: Content, *, mode: int = 0o666, named: Collection
                 raise
     finally:
         draft.unlink(missing_ok=True)
-    sync(path.parent, *folders)
+    sync(path.parent)
 
 
 def draft_of(path: Path) -> Path:

@@ -201,8 +201,16 @@ class ConflictError(StorageError, code="CONFLICT"):
     """Other writers kept committing to the table while this one tried to."""
 
 
+class DamagedLogError(StorageError, code="LOG_DAMAGED"):
+    """An entry in a Delta table's log is empty or cut, as after a power failure, or while a program writes it."""
+
+
 class HistoryGoneError(TerminalError, code="HISTORY_GONE"):
     """Requested changes have been removed: their versions were vacuumed or their log was cleaned."""
+
+
+class OffsetAheadError(TerminalError, code="OFFSET_AHEAD"):
+    """A job has read versions of its source that do not exist any more, as after restoring the source alone."""
 
 
 class ConfigurationError(TerminalError, code="CONFIGURATION"):

@@ -47,6 +47,7 @@ EXECUTED_COMMANDS: Final = frozenset(
         "monitoring",
         "new",
         "plan",
+        "repair",
         "restore",
         "settle",
         "sql",

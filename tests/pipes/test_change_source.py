@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace
+from headrace.errors import DamagedLogError, OffsetAheadError
 from headrace.model.positions import Offsets
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.events import Event, InsertEvent, rows_of
@@ -173,3 +174,24 @@ def test_a_batch_is_bounded_over_all_tables_and_none_waits_for_a_busy_one(tmp_pa
 def insert(connection: headrace.Connection, database: str, times: range) -> None:
     """Write rows in one commit."""
     connection.execute(f"insert into {database}.x(time, s) values " + ", ".join(f"({time}, 1)" for time in times))
+
+
+@pytest.mark.parametrize("lost", ["removed", "emptied"])
+def test_a_table_that_has_lost_versions_is_an_error_and_no_reason_to_wait(tmp_path: Path, lost: str) -> None:
+    with headrace.connect(dialect="iotdb", settings=load(home=tmp_path)) as connection:
+        connection.execute("create database root.a")
+        insert(connection, "root.a", range(3))
+        context = connection.session.context
+        attributes = PipeAttributes({"inclusion": "data", "history.enable": "false"})
+        offsets, job_id = trees.begin(attributes, context), recorded_job(connection, "p")
+        newest = max(tmp_path.rglob("rows/_delta_log/*.json"))
+        newest.unlink() if lost == "removed" else newest.write_bytes(b"")
+    with headrace.connect(dialect="iotdb", settings=load(home=tmp_path)) as connection:
+        feeds = Feeds(connection.session.context)
+        pipe = PipeContext(connection.session.context, job_id, "p", shared=Shared(feeds))
+        source = trees.create(attributes, pipe)
+        feeds.refresh()
+        feeds.poll()
+        assert source.has_news(offsets)
+        with pytest.raises(OffsetAheadError if lost == "removed" else DamagedLogError):
+            source.read(offsets)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from headrace.errors import FencedError
 from headrace.storage import Commit, Tables
 from headrace.storage.delta import transactions
-from headrace.storage.delta.handles import Handle, log_file
+from headrace.storage.delta.handles import Handle
+from headrace.storage.delta.log_entries import log_file
 from tests.storage.samples import METERS, POWER, open_tables, rows
 
 APPS = ("a", "b", "c")

@@ -142,7 +142,7 @@ def test_a_damaged_table_is_a_named_error(meters: Tables) -> None:
     for file in data_files(meters):
         file.write_bytes(b"not Parquet")
 
-    with pytest.raises(StorageError, match=r"table power\.meters cannot be used"):
+    with pytest.raises(StorageError, match=r"table power\.meters is damaged"):
         meters.writer.write(METERS, POWER, rows([{"ts": 1, "a": 2}]))
 
 

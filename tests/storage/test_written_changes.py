@@ -13,7 +13,8 @@ from headrace.errors import StorageError
 from headrace.model.tables import Column
 from headrace.model.types import DataType, TypeKind
 from headrace.storage import Tables
-from headrace.storage.delta.handles import log_file, rows_uri
+from headrace.storage.delta.handles import rows_uri
+from headrace.storage.delta.log_entries import log_file
 from headrace.storage.delta.written_rows import MAX_KEPT_ROWS
 from tests.storage.samples import METERS, POWER, open_tables, rows
 

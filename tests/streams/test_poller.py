@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobState
 from headrace.model.positions import Offsets, Position
 from headrace.model.tables import Table
+from headrace.storage import Tables
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.lifecycle import skip
 from headrace.streams.sources import commit_sizes
@@ -93,6 +95,25 @@ def create_both(env: StreamEnvironment) -> tuple[StreamPlan, StreamPlan]:
 def count(env: StreamEnvironment, plan: StreamPlan) -> list[int]:
     """What the stream's ticks counted."""
     return [row["n"] for row in env.tables.scan(plan.target).sort_by("_wstart").to_pylist()]
+
+
+def test_a_source_that_has_lost_versions_stops_the_streams_that_have_read_them(
+    ticking_env: StreamEnvironment, clock: ManualClock
+) -> None:
+    sound, ahead = create_both(ticking_env)
+    ticking_env.insert([("d0", 0, 1, None)])
+    ticking_env.tables.writer.write(OTHERS, ticking_env.database, ticking_env.stored([("d0", 0, 1, None)]))
+    ticking_env.settle()
+    sorted(log_of(ticking_env, OTHERS).glob("*.json"))[-1].unlink()
+    ticking_env.restart()
+    tables = Tables(ticking_env.tables.uri, ticking_env.catalog.lock, 0)
+    ticking_env.context = replace(ticking_env.context, open_tables=lambda: tables)
+    clock.advance(10_000)
+    ticking_env.settle()
+    assert ticking_env.record(sound).state is not JobState.STOPPED
+    reason = ticking_env.record(ahead).reason
+    assert reason is not None
+    assert reason.code == "OFFSET_AHEAD"
 
 
 def test_a_missing_source_stops_only_its_own_streams(ticking_env: StreamEnvironment, clock: ManualClock) -> None:

@@ -168,6 +168,7 @@ COMMANDS: Final[dict[Callable[..., None], str]] = {
     project.apply: "headrace apply definitions --yes",
     project.test: "headrace test tests -k averages",
     backup.backup: "headrace backup /mnt/backups/plant",
+    backup.repair: "headrace repair",
     backup.restore: "headrace restore /mnt/backups/plant --home /data/headrace",
     monitoring.monitoring: "headrace monitoring --write monitoring",
     docs.docs: "headrace docs --write docs/reference",

@@ -1,4 +1,4 @@
-"""`headrace backup` and `headrace restore`."""
+"""`headrace backup`, `headrace restore` and `headrace repair`."""
 
 from __future__ import annotations
 
@@ -34,3 +34,16 @@ def restore(
     with open_connection(home) as connection, progress_bar("copying bytes") as progress:
         done = restore_backup(connection.session.context, folder, progress)
     out.print(f"restored {done.databases} databases and {done.jobs} jobs of Headrace {done.version}", highlight=False)
+
+
+def repair(home: Home = None) -> None:
+    """Replace log entries of tables that a power failure has cut by commits of nothing. The system must have been stopped."""
+    from headrace.runtime.backup import require_no_snode
+    from headrace.storage.delta.repair import repair_tables
+
+    with open_connection(home) as connection:
+        context = connection.session.context
+        require_no_snode(context)
+        done = list(repair_tables(context.settings.tables_uri))
+    for line in [*done, f"{len(done)} damaged files"]:
+        out.print(line, highlight=False)

@@ -21,6 +21,11 @@ def is_behind(offsets: Offsets, others: Offsets) -> bool:
     return any(offsets.get(source, -1) < offset for source, offset in others.items())
 
 
+def is_ahead(offsets: Offsets, latest: Offsets) -> bool:
+    """Return True if a source has been read further than it goes."""
+    return any(offset > latest[source] for source, offset in offsets.items() if source in latest)
+
+
 def furthest(one: Offsets, other: Offsets) -> Offsets:
     """Return the larger offset of each source."""
     return {source: max(one.get(source, -1), other.get(source, -1)) for source in {**one, **other}}

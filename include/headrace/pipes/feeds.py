@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.context import Context
-from headrace.errors import HistoryGoneError, NotFoundError, StorageError, TransientError
+from headrace.errors import DamagedLogError, HistoryGoneError, NotFoundError, StorageError, TransientError
 from headrace.model.positions import Offsets, SourceId, source_id
 from headrace.model.tables import Database, Table, TableKind
 from headrace.model.trees import TREE_TABLE
@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 MAX_CACHED_BATCHES: Final = 8
 """Converted batches of a table that are kept for pipes that are a little behind."""
 UNKNOWN: Final = -1
+UNREADABLE: Final = -2
 MAX_CACHED_DEVICES: Final = 100_000
 """Devices of a table of which is remembered whether they are aligned."""
 
@@ -65,6 +66,12 @@ class TableFeed:
         """Return the newest version of the table."""
         return self.context.tables.version(self.table)
 
+    def version_after(self, offsets: Offsets) -> int:
+        """Return the newest version; raise `OffsetAheadError` if offsets are ahead of it."""
+        newest = self.version()
+        self.context.tables.changes.check_offset(self.table, self.offset(offsets), newest)
+        return newest
+
     def is_of(self, offsets: Offsets) -> bool:
         """Return whether offsets are those of this table, not of one that has had its name."""
         return offsets.get(self._created_key, self.created) == self.created
@@ -100,6 +107,7 @@ class TableFeed:
         changes = self.reader.read_after({self.id: offset}, (), until)
         if changes is None:
             return None
+        self.reader.sync()
         last = changes.offsets[self.id]
         if isinstance(changes.source, LargeCommit):
             return FeedBatch(last, (), changes.source)
@@ -226,6 +234,8 @@ class Feeds:
                 versions[id] = feed.version()
             except NotFoundError:  # it was dropped; `refresh` takes note
                 continue
+            except DamagedLogError:  # which the pipes raise that read it
+                versions[id] = UNREADABLE
             except TransientError:
                 logger.warning("cannot read the version of %s; trying again", id, exc_info=True)
                 versions[id] = self._versions.get(id, 0)
@@ -252,9 +262,9 @@ class Feeds:
         """Return the feeds of all trees."""
         return [self._feeds[id] for id in self._trees if id in self._feeds]
 
-    def version(self, id: SourceId) -> int:
-        """Return the version of a table when it was last polled; 0 if it never was."""
-        return self._versions.get(id, 0)
+    def is_read(self, id: SourceId, offset: int) -> bool:
+        """Return whether an offset was the version of a table when that was last polled, or it never was."""
+        return self._versions.get(id, offset) == offset
 
     def follow_table(self, id: SourceId, create: Callable[[], TableFeed]) -> None:
         """Follow a table, whose feed `create` opens, now and whenever a table of the name is created."""

@@ -67,6 +67,9 @@ class Reader(Protocol):
         ended there is repeated as it was.
         """
 
+    def sync(self) -> None:
+        """Have all that was read survive a power failure, so that nothing durable follows from what may be lost."""
+
     def empty_batch(self, offsets: Offsets, tags: tuple[str, ...]) -> Changes:
         """Return a batch without rows that leaves the offsets as they are."""
 
@@ -384,6 +387,7 @@ class StreamRunner:
         if changes.tags_version is not None:
             moved = replace(moved, tags_version=changes.tags_version)
         failpoint("streams.evaluated")
+        self.reader.sync()
         with self.stopwatch.measure(Phase.CHECKPOINT):
             moved = self.store.write(moved, self._durable_batch())
         failpoint("streams.state.written")

@@ -93,7 +93,7 @@ class ChangeSource:
         if self._feeds.newest_statement > offsets.get(STATEMENTS, self._feeds.newest_statement):
             return True
         feeds = self._tables() if self._options.realtime is not None else []
-        return any(self._feeds.version(feed.id) > feed.offset(offsets) for feed in feeds)
+        return any(not self._feeds.is_read(feed.id, feed.offset(offsets)) for feed in feeds)
 
     def poll(self) -> None:
         """Read the versions of the tables; a driver does this for all of its pipes."""
@@ -181,7 +181,7 @@ class ChangeSource:
         ends: dict[str, int] = {}
         for feed in self._tables():
             with unless_dropped(feed):
-                ends |= feed.offsets(feed.version())
+                ends |= feed.offsets(feed.version_after(offsets))
         following = self._log.next(offsets)
         if isinstance(following, SourceBatch):
             return following
@@ -274,6 +274,7 @@ def first_offsets(context: Context, options: SourceOptions, tables: Sequence[Tab
     for feed in tables:
         with unless_dropped(feed):
             offsets |= feed.offsets(feed.version())
+            context.tables.changes.sync(feed.table)
     if options.history is not None:
         offsets |= {NEXT_CHUNK: 0} | ({SCHEMA: 0} if options.statements else {})
     return offsets

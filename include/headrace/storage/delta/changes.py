@@ -10,13 +10,22 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.errors import HistoryGoneError, InternalError, StorageError
+from headrace import durable
+from headrace.errors import HistoryGoneError, InternalError, OffsetAheadError, StorageError
 from headrace.model.tables import Table
 from headrace.model.time import TickRanges
 from headrace.storage.delta.change_columns import as_changed, as_inserted, changes_schema
 from headrace.storage.delta.data_files import read_batches
-from headrace.storage.delta.handles import Handle, Handles, first_line
-from headrace.storage.delta.log import CHANGE_TYPE, count_changed_rows, count_written_rows, files_exist, read_commit
+from headrace.storage.delta.handles import Handle, Handles, first_line, translate_errors
+from headrace.storage.delta.log import (
+    CHANGE_TYPE,
+    count_changed_rows,
+    count_written_rows,
+    files_exist,
+    read_commit,
+    sync_versions,
+)
+from headrace.storage.delta.log_entries import LOG, is_local
 from headrace.storage.delta.pruning import Bounds, as_stored_integers
 from headrace.storage.delta.written_changes import WrittenChanges
 from headrace.storage.object_store import file_system
@@ -88,8 +97,18 @@ class CommitSize:
 
 
 def _check_range(handle: Handle, first: int, last: int, newest: int) -> None:
-    if not 0 <= first <= last <= newest:
+    _check_offset(handle, last, newest)
+    if not 0 <= first <= last:
         raise InternalError(f"changes {first} to {last} of {handle.name} do not exist: it is at version {newest}")
+
+
+def _check_offset(handle: Handle, offset: int, newest: int) -> None:
+    if offset > newest:
+        raise OffsetAheadError(
+            f"version {offset} of {handle.name} has been read, but the newest one is {newest}",
+            hint="versions were lost, or the table alone was restored: RESET STREAM computes the results again, a pipe has to be "
+            "created again; or restore a whole backup",
+        )
 
 
 def _explain_failure(handle: Handle, version: int, error: Exception) -> Exception:
@@ -121,6 +140,30 @@ class Changes:
     def __init__(self, handles: Handles) -> None:
         self._handles = handles
         self._written = WrittenChanges()
+        # The newest versions that survive a power failure, and the identities of their log entries, by the URI of the table.
+        self._synced: dict[str, tuple[int, tuple[int, int]]] = {}
+
+    def check_offset(self, table: Table, offset: int, newest: int) -> None:
+        """Raise `OffsetAheadError` if a job has read a table further than its newest version."""
+        _check_offset(self._handles.reader(table), offset, newest)
+
+    def sync(self, table: Table) -> None:
+        """Have all that has been read of a table survive a power failure before something durable follows from it.
+
+        Its writers may not have synced it yet.
+        """
+        handle = self._handles.reader(table)
+        if not is_local(handle.uri) or durable.is_relaxed(handle.uri):
+            return
+        newest = handle.version()
+        state = (newest, handle.identity(newest))
+        synced = self._synced.get(handle.uri)
+        if state != synced:
+            first = newest if synced is None or synced[0] > newest else synced[0] + 1
+            with translate_errors(handle.name):
+                sync_versions(handle.uri, first, newest)
+                durable.sync(f"{handle.uri}/{LOG}")
+            self._synced[handle.uri] = state
 
     def read(self, table: Table, first: int, last: int) -> pa.Table:
         """Return the changes of versions `first` to `last`, both inclusive: stored columns, `_change_type`, `_commit_version`.

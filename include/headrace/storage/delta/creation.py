@@ -16,18 +16,10 @@ from deltalake import DeltaTable
 from headrace import durable
 from headrace.errors import ExistsError, LimitError
 from headrace.model.tables import Database, Table, TableKind
-from headrace.storage.delta.handles import (
-    folder_uri,
-    is_local,
-    open_table,
-    rows_uri,
-    stored_schema,
-    table_uri,
-    tags_uri,
-    translate_errors,
-)
+from headrace.storage.delta.handles import folder_uri, open_table, rows_uri, stored_schema, table_uri, tags_uri, translate_errors
 from headrace.storage.delta.history import history_properties
 from headrace.storage.delta.log import sync_versions
+from headrace.storage.delta.log_entries import is_local
 from headrace.storage.object_store import delta_options, file_system
 from headrace.storage.types import rows_schema, tags_schema
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import threading
 import time
@@ -22,13 +21,24 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from headrace.errors import ConfigurationError, ConflictError, NotFoundError, NotSupportedError, StorageError
 from headrace.model.tables import Table
 from headrace.storage.delta.key_digests import KeyDigests
+from headrace.storage.delta.log_entries import (
+    CHECKED_ENTRIES,
+    check_entries,
+    check_entry,
+    explain_damage,
+    file_exists,
+    is_local,
+    log_file,
+    newest_version,
+    read_entry,
+    read_file,
+)
 from headrace.storage.delta.lru_cache import LruCache
 from headrace.storage.delta.series_ends import LatestTimes, SeriesEnds
 from headrace.storage.delta.snapshots import Snapshot
 from headrace.storage.delta.transactions import Transactions
 from headrace.storage.object_store import S3, S3A, delta_options, file_system, is_object_store, normalize
 
-LOG: Final = "_delta_log"
 UNSUPPORTED_FEATURES: Final = {"deletionVectors", "columnMapping"}
 # On an object store, `version` looks this often whether a table was dropped and created again.
 MAX_UNVERIFIED_S: Final = 10.0
@@ -146,6 +156,7 @@ class Handle:
         entries: list[bytes] = []
         while (entry := read_entry(self.uri, snapshot.number + len(entries) + 1)) is not None:
             entries.append(entry)
+            check_entry(self.uri, snapshot.number + len(entries), self.name, entry, has_files=False)
         if not entries:
             return snapshot
         followed = snapshot.followed_by(entries)
@@ -161,22 +172,19 @@ class Handle:
         """Return the newest version at low cost: on an object store, a table that was created again is noticed a little later."""
         with self._mutex, translate_errors(self.name):
             if is_local(self.uri) and self._delta is not None and self._is_same_log(self._delta):
-                newest = self._find_newest(self._delta.version())
-                if newest is not None:
-                    return newest
+                return self._find_newest(self._delta.version())
             delta, is_verified = self._delta, time.monotonic() < self._verified + MAX_UNVERIFIED_S
             if delta is not None and not is_local(self.uri) and is_verified and not self._has_newer_version(delta):
                 return int(delta.version())
         with self.latest() as delta:
             return int(delta.version())
 
-    def _find_newest(self, version: int) -> int | None:
-        """Return the newest version of a local table, given an older one; None if a log entry is damaged: delta-rs explains it."""
+    def _find_newest(self, version: int) -> int:
+        """Return the newest version of a local table, given an older one."""
         version = max(version, self._newest)
         while (entry := read_entry(self.uri, version + 1)) is not None:
-            if not is_log_entry(entry):
-                return None
             version += 1
+            check_entry(self.uri, version, self.name, entry, has_files=False)
         self._newest = version
         return version
 
@@ -216,9 +224,14 @@ class Handle:
             self._files = None
             self._newest = 0
             self._transactions.forget()
-            delta = self._delta = open_table(self.uri)
+            with explain_damage(self.uri, self.name):
+                delta = self._delta = open_table(self.uri)
+            check_entries(self.uri, self.name, delta.version() - CHECKED_ENTRIES + 1, delta.version())
         elif self._has_newer_version(delta):
-            refresh(delta, self.uri)
+            read = delta.version()
+            with explain_damage(self.uri, self.name):
+                refresh(delta, self.uri)
+            check_entries(self.uri, self.name, max(read + 1, delta.version() - CHECKED_ENTRIES + 1), delta.version())
         self._remember(delta)
         self._verified = time.monotonic()
         return delta
@@ -288,71 +301,9 @@ def look_again(read: Callable[[], Result]) -> Result:
     return read()
 
 
-def newest_version(uri: str, known: int | None = None) -> int | None:
-    """Return the newest version of a local table by the names of its log entries, given one that exists; None if it has none.
-
-    Their number does not matter: versions have no gaps, so a few names show which is the last.
-    """
-    low = last_checkpoint(uri) if known is None else known
-    if known is None and not file_exists(log_file(uri, low)):
-        return None
-    step = 1
-    while file_exists(log_file(uri, low + step)):
-        low, step = low + step, 2 * step
-    while step > 1:
-        step //= 2
-        low += step if file_exists(log_file(uri, low + step)) else 0
-    return low
-
-
-def last_checkpoint(uri: str) -> int:
-    """Return the version of a table's last checkpoint; 0 if there is none."""
-    try:
-        return int(json.loads(read_file(f"{uri}/{LOG}/_last_checkpoint"))["version"])
-    except FileNotFoundError:
-        return 0
-
-
 def table_uri_of(delta: DeltaTable) -> str:
     """Return the URI with which a table was opened: that of delta-rs is escaped, also for a path."""
     return unquote(delta.table_uri).removeprefix("file://").rstrip("/")
-
-
-def file_exists(uri: str) -> bool:
-    """Return whether a file exists. On an object store this takes one request."""
-    if is_local(uri):
-        return os.path.exists(uri)
-    system, path = file_system(uri)
-    try:
-        system.open_input_file(path).close()
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def read_file(uri: str) -> bytes:
-    if is_local(uri):
-        with open(uri, "rb") as file:
-            return file.read()
-    system, path = file_system(uri)
-    with system.open_input_stream(path) as stream:
-        return bytes(stream.read())
-
-
-def read_entry(uri: str, version: int) -> bytes | None:
-    """Read the log entry of a version; None if it does not exist."""
-    try:
-        return read_file(log_file(uri, version))
-    except FileNotFoundError:
-        return None
-
-
-def is_log_entry(content: bytes) -> bool:
-    """Return whether the content of a log entry is complete."""
-    try:
-        return bool(content) and all(isinstance(json.loads(line), dict) for line in content.splitlines())
-    except ValueError:
-        return False
 
 
 def check_readable(delta: DeltaTable, name: str) -> None:
@@ -381,10 +332,6 @@ def _without_views(type_: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_string_view(type_) else type_
 
 
-def is_local(uri: str) -> bool:
-    return "://" not in uri
-
-
 def normalize_root(uri: str) -> str:
     """Normalize a warehouse URI: no trailing slash, and `file:` URIs as paths.
 
@@ -405,10 +352,6 @@ def spark_path(uri: str) -> str:
     if is_local(uri):
         return f"file://{uri}"
     return S3A + uri.removeprefix(S3) if is_object_store(uri) else uri
-
-
-def log_file(uri: str, version: int) -> str:
-    return f"{uri}/{LOG}/{version:020}.json"
 
 
 class Handles:

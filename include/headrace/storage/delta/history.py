@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import pyarrow.fs as pafs
 
 from headrace.model.tables import HISTORY_HOURS
-from headrace.storage.delta.handles import LOG, read_entry
+from headrace.storage.delta.log_entries import LOG, read_entry
 from headrace.storage.delta.staged_files import now_ms
 from headrace.storage.object_store import file_system
 

@@ -21,7 +21,7 @@ from deltalake.exceptions import CommitFailedError
 from headrace import durable
 from headrace.model.time import TickRanges
 from headrace.storage.delta.commits import DELETED_RANGES, DROPS, MARKER
-from headrace.storage.delta.handles import LOG, log_file, read_file
+from headrace.storage.delta.log_entries import LOG, WRITTEN, file_exists, log_file, read_file
 from headrace.storage.object_store import file_system
 
 if TYPE_CHECKING:
@@ -188,14 +188,14 @@ def write_entry(uri: str, version: int, actions: Sequence[dict[str, Any]]) -> No
     content = "".join(f"{json.dumps(action, separators=(',', ':'))}\n" for action in actions).encode()
     files = written_files(uri, actions)
     try:
-        durable.create(Path(log_file(uri, version)), content, named=files, folders=folders_of(uri, files))
+        durable.create(Path(log_file(uri, version)), content, named=[*files, *folders_of(uri, files)])
     except FileExistsError as error:
         raise CommitFailedError(f"version {version} exists") from error
 
 
 def written_files(uri: str, actions: Iterable[dict[str, Any]]) -> list[str]:
     """Return the paths of the files of a local table that a log entry's actions add."""
-    paths = [action[name]["path"] for action in actions for name in ("add", "cdc") if name in action]
+    paths = [action[name]["path"] for action in actions for name in WRITTEN if name in action]
     return [f"{uri}/{unquote(path)}" for path in paths if "://" not in path]
 
 
@@ -210,11 +210,14 @@ def sync_versions(uri: str, first: int, last: int) -> None:
 
     Entries that Headrace wrote itself are synced already, as are their files.
     """
-    synced: set[str] = set()
+    files, entries = set[str](), set[str]()
     for version in range(first, last + 1):
-        with suppress(FileNotFoundError, ValueError):  # removed, or damaged, which its readers say
+        with suppress(FileNotFoundError, ValueError):  # removed, or damaged, which its readers report
             content = read_file(log_file(uri, version))
             if OWN_ENGINE not in content:
-                files = written_files(uri, map(json.loads, content.splitlines()))
-                synced.update([log_file(uri, version), f"{uri}/{LOG}", *files, *folders_of(uri, files)])
-    durable.sync(*synced)
+                own = written_files(uri, map(json.loads, content.splitlines()))
+                files.update(own, folders_of(uri, own))
+                checkpoint = [f"{uri}/{LOG}/{version:020}.checkpoint.parquet", f"{uri}/{LOG}/_last_checkpoint"]
+                entries.update([log_file(uri, version), f"{uri}/{LOG}", *(path for path in checkpoint if file_exists(path))])
+    durable.sync(*files)
+    durable.sync(*entries)

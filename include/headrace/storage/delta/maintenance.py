@@ -25,9 +25,10 @@ from headrace.model.tables import Table
 from headrace.storage.delta.appending import add_action, commit_files, commit_info, file_entry, remove_action
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.creation import CHECKPOINT_INTERVAL, CHECKPOINT_INTERVAL_VERSIONS
-from headrace.storage.delta.handles import Handle, Handles, is_local, last_checkpoint, open_table, translate_errors
+from headrace.storage.delta.handles import Handle, Handles, open_table, translate_errors
 from headrace.storage.delta.history import Log, history_properties, remove_history
 from headrace.storage.delta.log import can_write_entry
+from headrace.storage.delta.log_entries import LOG, is_local, last_checkpoint
 from headrace.storage.delta.pruning import Bounds, prune_files
 from headrace.storage.delta.series_ends import Ends, series_ends
 from headrace.storage.delta.snapshots import Snapshot

@@ -18,7 +18,8 @@ from headrace.model.positions import Position, SourceId
 from headrace.storage.delta.commits import Commit, check_epoch, committed_position, is_recorded
 from headrace.storage.delta.committing import commit_once
 from headrace.storage.delta.creation import sync_created
-from headrace.storage.delta.handles import Handle, is_local, path_segment, translate_errors
+from headrace.storage.delta.handles import Handle, path_segment, translate_errors
+from headrace.storage.delta.log_entries import is_local
 from headrace.storage.delta.writer import Writer, append_rows, fence
 from headrace.storage.object_store import delta_options, file_system
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headrace.errors import TransientError
-from headrace.storage.delta.handles import is_local
+from headrace.storage.delta.log_entries import is_local
 
 
 @contextmanager

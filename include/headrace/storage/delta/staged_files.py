@@ -21,7 +21,7 @@ from deltalake.transaction import AddAction
 from headrace.model.instants import EPOCH
 from headrace.model.tables import Table
 from headrace.storage.delta.data_files import read_data_files
-from headrace.storage.delta.handles import is_local
+from headrace.storage.delta.log_entries import is_local
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.row_order import decoded, least_and_greatest, sort_rows
 from headrace.storage.object_store import file_system

@@ -31,7 +31,7 @@ from headrace.storage.delta.commits import (
 )
 from headrace.storage.delta.committing import commit_actions, commit_once
 from headrace.storage.delta.deletion import Ranges, clearing, delete_predicate, delete_rows, parts_of
-from headrace.storage.delta.handles import Handle, Handles, file_exists, is_local, log_file, stored_schema, translate_errors
+from headrace.storage.delta.handles import Handle, Handles, stored_schema, translate_errors
 from headrace.storage.delta.keys import (
     anti_join,
     conform_rows,
@@ -41,6 +41,7 @@ from headrace.storage.delta.keys import (
     semi_join,
 )
 from headrace.storage.delta.log import sync_versions
+from headrace.storage.delta.log_entries import file_exists, is_local, log_file
 from headrace.storage.delta.merging import merge_scope
 from headrace.storage.delta.points import ReplacedPoints, Replacement, devices_by_columns, in_memory
 from headrace.storage.delta.retirement import refuse_retired

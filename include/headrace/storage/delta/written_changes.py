@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from headrace.storage.delta.change_columns import as_inserted, changes_schema
 from headrace.storage.delta.data_files import with_stored_columns
-from headrace.storage.delta.handles import Handle, is_local
+from headrace.storage.delta.handles import Handle
 from headrace.storage.delta.log import LoggedCommit, read_commit
+from headrace.storage.delta.log_entries import is_local
 from headrace.storage.delta.row_order import decoded
 
 

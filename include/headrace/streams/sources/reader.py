@@ -69,6 +69,9 @@ class ChangeReader:
     def committed_at(self, source: SourceId, version: int) -> int | None:  # noqa: ARG002 - there is one source
         return self.context.tables.changes.committed_at(self.source, version)
 
+    def sync(self) -> None:
+        self.context.tables.changes.sync(self.source)
+
     def _with_tags(self, changes: Changes, tags: tuple[str, ...]) -> Changes:
         if not tags:
             return changes
@@ -79,6 +82,7 @@ class ChangeReader:
 
     def _read(self, first: int, latest_version: int) -> Changes | None:
         if first > latest_version:
+            self.context.tables.changes.check_offset(self.source, first - 1, latest_version)
             return None
         last = self._last_version(first, latest_version)
         offsets, is_one_write = {self.id: last}, first == last

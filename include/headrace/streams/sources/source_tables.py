@@ -20,5 +20,9 @@ def source_tables(context: Context, sources: Sequence[TableId]) -> Mapping[Sourc
 
 
 def latest_offsets(context: Context, sources: Sequence[TableId]) -> Offsets:
-    """Return the newest version of each source."""
-    return {source: context.tables.version(table) for source, table in source_tables(context, sources).items()}
+    """Return the newest version of each source, which survives a power failure, so that it may be recorded."""
+    tables = source_tables(context, sources)
+    offsets = {source: context.tables.version(table) for source, table in tables.items()}
+    for table in tables.values():
+        context.tables.changes.sync(table)
+    return offsets

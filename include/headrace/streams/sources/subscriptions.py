@@ -10,7 +10,7 @@ from typing import Final
 from headrace.errors import Error, TransientError
 from headrace.jobs.runners import Advance, Runner
 from headrace.model.jobs import JobRecord
-from headrace.model.positions import Offsets, is_behind
+from headrace.model.positions import Offsets, is_ahead, is_behind
 
 MAX_ATTEMPTS: Final = 5
 """Attempts at a micro-batch, or at reading a source's version, that fail with a transient error."""
@@ -59,7 +59,9 @@ class Subscription:
     def has_work(self, latest: Offsets) -> bool:
         """Return True if the next micro-batch can start: after a failure, for new commits, or for a reason of its own."""
         runner = self.runner
-        return runner is None or self.retry.failures > 0 or is_behind(runner.offsets, latest) or runner.is_due()
+        if runner is None or self.retry.failures > 0 or runner.is_due():
+            return True
+        return is_behind(runner.offsets, latest) or is_ahead(runner.offsets, latest)  # which fails unless `latest` is outdated
 
     @property
     def recorded_offsets(self) -> Offsets:

@@ -67,6 +67,10 @@ class VirtualReader:
     def committed_at(self, source: SourceId, version: int) -> int | None:
         return self.readers[source].committed_at(source, version)
 
+    def sync(self) -> None:
+        for reader in self.readers.values():
+            reader.sync()
+
     def _read_origin(self, source: SourceId, offsets: Offsets, last: Offsets | None) -> Iterator[Changes]:
         """Yield the next batch of an origin, or all batches up to `last`."""
         position = {source: offsets[source]}
