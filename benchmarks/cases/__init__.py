@@ -29,6 +29,7 @@ CASES: Final[dict[str, str]] = {
     "wide_trees": "statements over a tree of many devices with many measurements",
     "statements": "parsing and planning a statement",
     "inserts": "INSERT through the connection",
+    "durability": "what syncing adds to an INSERT, a micro-batch and writers that share commits",
     "ingest": "many clients that write a few rows at a time through a door",
     "ingest_streams": "streams beside clients that write at half of the pace they should achieve",
     "insert_triggers": "what triggers add to an INSERT",

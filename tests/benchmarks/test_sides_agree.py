@@ -81,7 +81,18 @@ def test_streams_and_structured_streaming_queries_give_equal_windows(task: Task,
 
 @pytest.mark.parametrize(
     "name",
-    ["statements", "inserts", "ingest_streams", "insert_triggers", "command", "wide_trees", "notifications", "triggers", "states"],
+    [
+        "statements",
+        "inserts",
+        "durability",
+        "ingest_streams",
+        "insert_triggers",
+        "command",
+        "wide_trees",
+        "notifications",
+        "triggers",
+        "states",
+    ],
 )
 def test_benchmarks_that_need_no_spark_run_without_it(name: str, bench: Bench) -> None:
     lines = list(load_case(name)(bench))

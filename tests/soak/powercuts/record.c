@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -21,6 +22,8 @@
 #include <unistd.h>
 
 static atomic_long steps, drafts;
+// An older record must not replace a newer one.
+static pthread_mutex_t recording = PTHREAD_MUTEX_INITIALIZER;
 
 static void step(void) {
     const char *last = getenv("POWERCUT_STEP");
@@ -40,9 +43,8 @@ static int is_watched(int fd) {
     return strncmp(path, root, strlen(root)) == 0;
 }
 
-static int is_watched_path(int folder, const char *path) {
+static int is_watched_path(const char *path) {
     const char *root = getenv("POWERCUT_ROOT");
-    (void)folder;
     return root && path && (path[0] != '/' || strncmp(path, root, strlen(root)) == 0);
 }
 
@@ -102,8 +104,10 @@ static void record_folder(int fd, ino_t inode) {
 static int synced(int fd, int result) {
     struct stat stat;
     if (result == 0 && is_watched(fd) && fstat(fd, &stat) == 0) {
+        pthread_mutex_lock(&recording);
         if (S_ISDIR(stat.st_mode)) record_folder(fd, stat.st_ino);
         else if (S_ISREG(stat.st_mode)) record_file(fd, stat.st_ino);
+        pthread_mutex_unlock(&recording);
     }
     return result;
 }
@@ -114,15 +118,15 @@ int fdatasync(int fd) { if (is_watched(fd)) step(); return synced(fd, 0); }
 
 #define NEXT(name) ((typeof(&name))dlsym(RTLD_NEXT, #name))
 
-int rename(const char *from, const char *to) { if (is_watched_path(AT_FDCWD, to)) step(); return NEXT(rename)(from, to); }
-int link(const char *from, const char *to) { if (is_watched_path(AT_FDCWD, to)) step(); return NEXT(link)(from, to); }
+int rename(const char *from, const char *to) { if (is_watched_path(to)) step(); return NEXT(rename)(from, to); }
+int link(const char *from, const char *to) { if (is_watched_path(to)) step(); return NEXT(link)(from, to); }
 int linkat(int a, const char *from, int b, const char *to, int flags) {
-    if (is_watched_path(b, to)) step();
+    if (is_watched_path(to)) step();
     return NEXT(linkat)(a, from, b, to, flags);
 }
 int renameat(int a, const char *from, int b, const char *to) {
-    if (is_watched_path(b, to)) step();
+    if (is_watched_path(to)) step();
     return NEXT(renameat)(a, from, b, to);
 }
-int unlink(const char *path) { if (is_watched_path(AT_FDCWD, path)) step(); return NEXT(unlink)(path); }
-int mkdir(const char *path, mode_t mode) { if (is_watched_path(AT_FDCWD, path)) step(); return NEXT(mkdir)(path, mode); }
+int unlink(const char *path) { if (is_watched_path(path)) step(); return NEXT(unlink)(path); }
+int mkdir(const char *path, mode_t mode) { if (is_watched_path(path)) step(); return NEXT(mkdir)(path, mode); }
