@@ -33,7 +33,7 @@ def uptime_ns() -> int:
 class SystemClock:
     """The machine's clock, except that a sudden step far ahead is not believed at first.
 
-    What is computed for an instant before it has come is wrong for good, so time goes on from before the step until the clock
+    What is computed for an instant before it has come is wrong for good, so time continues from before the step until the clock
     has been ahead for ten minutes, or is right again. Thread-safe.
     """
 
@@ -61,7 +61,7 @@ class SystemClock:
         return 0 if self._ahead_since is None else self._read()[0] - now
 
     def compare(self, shown: int, other: int) -> None:
-        """Go on from the time of another clock, such as the catalog's, if the machine's was far ahead of it when `shown`."""
+        """Continue from the time of another clock, such as the catalog's, if the machine's was far ahead of it when `shown`."""
         if shown - other > MAX_STEP_MS:
             uptime = self._read()[1]
             self._last, self._ahead_since = (other, uptime), uptime

@@ -118,7 +118,7 @@ def node_matches(pattern: str, node: str) -> bool:
 
 @lru_cache(1024)
 def wildcards(pattern: str, many: str, one: str = "") -> re.Pattern[str]:
-    """Return what matches a text in which `many` stands for any characters, and `one` for one.
+    """Return what matches a text whose wildcards are `many` for any characters, and `one` for one.
 
     A part between two wildcards is taken where it first occurs, and never given back, so that no pattern takes long.
     """

@@ -289,7 +289,7 @@ def look_again(read: Callable[[], Result]) -> Result:
     """Return what `read` does, and repeat it if a listing of the log lacks an entry.
 
     A listing beside commits may have a later entry and not an earlier one, which delta-rs takes for damage. It ignores entries
-    after a version that it is told to read.
+    after the version that it has to read.
     """
     for pause_s in GAP_PAUSES_S:
         try:
