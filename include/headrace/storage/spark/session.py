@@ -36,6 +36,8 @@ DEFAULTS: Final = {
     "spark.executor.logs.rolling.maxRetainedFiles": "3",
     # The default of 50 partitions for a table's own snapshot costs more than the snapshot.
     "spark.databricks.delta.snapshotPartitions": "2",
+    # Maintenance keeps versions for slow readers, longer than the property of a table says.
+    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
     # The default of 32 MiB is also the least memory of each broadcast table, such as the tags of a few subtables.
     "spark.buffer.pageSize": "4m",
     # Each alias of a column doubles the constraints that Spark infers from a condition on it.
@@ -131,8 +133,6 @@ def executor_conf(settings: Settings, role: Role) -> dict[str, str]:
 def session_conf(settings: Settings) -> dict[str, str]:
     """Return configuration of the session. It includes secrets, so it is never part of a command line."""
     own = MEANING | {
-        # Maintenance keeps versions for slow readers, longer than the property of a table says.
-        "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
