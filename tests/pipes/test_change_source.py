@@ -195,3 +195,21 @@ def test_a_table_that_has_lost_versions_is_an_error_and_no_reason_to_wait(tmp_pa
         assert source.has_news(offsets)
         with pytest.raises(OffsetAheadError if lost == "removed" else DamagedLogError):
             source.read(offsets)
+
+
+def test_an_unreadable_table_is_logged_once_until_it_can_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with headrace.connect(dialect="iotdb", settings=load(home=tmp_path)) as connection:
+        connection.execute("create database root.a")
+        insert(connection, "root.a", range(3))
+        feeds = Feeds(connection.session.context)
+        feeds.refresh()
+        feeds.poll()
+        newest = max(tmp_path.glob("tables/*/devices/rows/_delta_log/*.json"))
+        unreadable = newest.with_name(f"{int(newest.stem) + 1:020}.json")
+        for _ in range(2):
+            unreadable.mkdir()
+            for _ in range(3):
+                feeds.poll()
+            unreadable.rmdir()
+            feeds.poll()
+        assert [record.exc_info for record in caplog.records if "cannot read the version" in record.message] == [None, None]

@@ -18,7 +18,7 @@ KEPT_FOR_HOURS: Final = ("files of log of", "files of changes of", "files of che
 @pytest.mark.drawn(2)
 @pytest.mark.usefixtures("spark")
 def test_numbers_of_files_and_rows_stay_flat_beside_commits_and_maintenance(tmp_path: Path) -> None:
-    measured, failures = run_short(tmp_path, commits=600, seed=3, batches=30, nights=20)
+    measured, failures = run_short(tmp_path, commits=300, seed=3, batches=15, nights=10)
     counts = [trend for trend in measured if is_count(trend.measure) and not trend.measure.startswith(KEPT_FOR_HOURS)]
     assert {"files of data of soak/readings/rows", "open files of process", "rows of jobs"} <= {trend.measure for trend in counts}
     assert [trend for trend in counts if not trend.is_flat] == []

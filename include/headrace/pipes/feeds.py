@@ -194,6 +194,7 @@ class Feeds:
         self._trees: tuple[SourceId, ...] = ()
         self._tables: dict[SourceId, Callable[[], TableFeed]] = {}
         self._versions: dict[SourceId, int] = {}
+        self._unreadable: set[SourceId] = set()
         self._followers = 0
         self._newest_statement = 0
         self._mutex = threading.Lock()
@@ -228,7 +229,7 @@ class Feeds:
 
     def poll(self) -> None:
         """Read the versions of all tables, and if a source follows it, the newest statement of the log of schema changes."""
-        versions = {}
+        versions, unreadable = {}, set[SourceId]()
         for id, feed in list(self._feeds.items()):
             try:
                 versions[id] = feed.version()
@@ -236,10 +237,12 @@ class Feeds:
                 continue
             except DamagedLogError:  # which the pipes raise that read it
                 versions[id] = UNREADABLE
-            except TransientError:
-                logger.warning("cannot read the version of %s; trying again", id, exc_info=True)
+            except TransientError as error:
+                if id not in self._unreadable:  # polls repeat many times a second
+                    logger.warning("cannot read the version of %s; trying again: %s", id, error.message)
+                unreadable.add(id)
                 versions[id] = self._versions.get(id, 0)
-        self._versions = versions
+        self._versions, self._unreadable = versions, unreadable
         if self._followers:
             with suppress(TransientError):  # rows are read without the catalog, too
                 self._newest_statement = self.context.catalog.schema_log.newest()

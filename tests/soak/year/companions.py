@@ -70,7 +70,7 @@ def companion(target: Callable[..., None], *arguments: Any) -> Iterator[Companio
 
 
 def read_outside(uri: str, settings: Settings, commits: Synchronized[int], messages: Queue[Sample | str]) -> None:
-    """Open the table with delta-rs alone, follow it, and count its latest rows by a query in this process; forever anew."""
+    """Open the table with delta-rs alone, follow it, and count its latest rows by a query in this process, until it is stopped."""
     followed = DeltaTable(uri)
     with headrace.connect(settings=settings, dialect="iotdb") as connection:
         while commits.value >= 0:

@@ -1,4 +1,4 @@
-"""Measurements of a home and its processes, and the judgement whether they stay flat."""
+"""Measurements of a home and its processes, and whether they stay flat."""
 
 from __future__ import annotations
 

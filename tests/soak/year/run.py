@@ -33,8 +33,8 @@ STREAMS: Final = ("minute", "by_tag", "rows")
 """A window of each series, windows of several series, and a result for each row: its target has as many commits."""
 PIPE: Final = "archive"
 CONTINUOUS_QUERY: Final = (
-    "CREATE CQ counted RESAMPLE EVERY 2s RANGE 10s BEGIN SELECT count(a) INTO root.counted.all(n) FROM root.soak.readings.* "
-    "GROUP BY (10s), LEVEL = 2 END"
+    "CREATE CQ counted RESAMPLE EVERY 2s RANGE 10s BEGIN "
+    "SELECT count(a) INTO root.counted.first(n) FROM root.soak.readings.readings_0 GROUP BY (10s) END"
 )
 COMPRESSED_CLOCK: Final = {"HEADRACE_METRICS_INTERVAL_S": "1", "HEADRACE_METRICS_KEEP_S": "60"}
 SAMPLES: Final = 100
@@ -127,7 +127,7 @@ class Meter:
         self._metrics_at = 0
 
     def sample(self, commits: int) -> Sample:
-        """Return what is measured after so many commits."""
+        """Return what is measured after a number of commits."""
         made, self._commits = commits - self._commits, commits
         parts = [measures.catalog_rows(self._engine), measures.files_of(self._home), self._batches()]
         for name, process in self._processes.items():
@@ -145,7 +145,7 @@ class Meter:
 
 
 def run_year(folder: Path, commits: int, seed: int, announce: Announce = lambda _: None) -> YearReport:
-    """Make so many commits beside an snode, an outside reader and maintenance; then compare all results."""
+    """Make a number of commits beside an snode, an outside reader and maintenance; then compare all results."""
     with on_compressed_clock(), open_system(folder) as system, ExitStack() as stack:
         connection = stack.enter_context(system.connect())
         create_jobs(connection, system.settings)
@@ -203,7 +203,7 @@ def write(writer: Writer, meter: Meter, commits: int, beside: Callable[[int], It
 
 def run_short(folder: Path, commits: int, seed: int, *, batches: int, nights: int) -> tuple[list[Trend], Counter[str]]:
     """Do so in one process, with a number of micro-batches and of maintenance, and a reader; return trends, and what failed."""
-    settings = load(home=folder / "home", spark_master="local[2]", chunk_rows=2_000)
+    settings = load(home=folder / "home", spark_master="local[2]", chunk_rows=2_000, metrics_interval_s=0)
     with headrace.connect(settings=settings) as connection:
         connection.execute("CREATE DATABASE soak")
         connection.execute("USE soak")
