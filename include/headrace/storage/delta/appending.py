@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +14,7 @@ from headrace.model.tables import Table
 from headrace.storage.delta.commits import Commit, WriteMetrics, recorded_by
 from headrace.storage.delta.keys import find_stored_keys, keep_keys
 from headrace.storage.delta.log import can_write_entry, write_entry
+from headrace.storage.delta.log_entries import file_exists, log_file
 from headrace.storage.delta.row_order import encoded_schema, value_type, with_encoded_series
 from headrace.storage.delta.staged_files import ROW_GROUP_ROWS, StagedFile, now_ms, write_file
 from headrace.storage.delta.written_rows import keep_written
@@ -55,15 +56,27 @@ def has_types(rows: pa.Table, schema: pa.Schema) -> bool:
 def commit_files(
     handle: Handle, version: int, actions: Sequence[dict[str, Any]], commit: Commit | None, written: Sequence[str]
 ) -> None:
-    """Commit actions with the transactions that a commit records. If another writer was first, remove the written files."""
+    """Commit actions with the transactions that a commit records. If that fails, remove the written files.
+
+    Raises:
+        CommitFailedError: Another writer was first.
+        OSError: The entry cannot be written, or it exists but cannot be synced.
+    """
     recorded = [{"txn": {"appId": app, "version": number}} for app, number in recorded_by(commit).items()]
     try:
         write_entry(handle.uri, version, [*actions, *recorded])
-    except CommitFailedError:
-        for path in written:
-            with suppress(OSError):
-                os.unlink(f"{handle.uri}/{path}")
+    except (CommitFailedError, OSError) as error:
+        if isinstance(error, OSError) and file_exists(log_file(handle.uri, version)):
+            raise
+        remove_files(handle.uri, written)
         raise
+
+
+def remove_files(uri: str, paths: Iterable[str]) -> None:
+    """Remove files of a local table that are not committed. What cannot be removed goes with the table's history."""
+    for path in paths:
+        with suppress(OSError):
+            os.unlink(f"{uri}/{path}")
 
 
 def file_entry(file: StagedFile, table: Table, schema: pa.Schema) -> pa.Table:

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 import pyarrow.fs as pafs
 
+from headrace.durable import DRAFT_SUFFIX
 from headrace.model.tables import HISTORY_HOURS
 from headrace.storage.delta.log_entries import LOG, read_entry
 from headrace.storage.delta.staged_files import now_ms
@@ -44,19 +45,26 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The files of a table's log, by version, and when each version was committed, as the storage says, in epoch ms."""
+    """The files of a table's log, by version, and when each version was committed, as the storage says, in epoch ms.
+
+    `drafts` are the keys of files that a writer has begun so long ago that it has died.
+    """
 
     files: Sequence[LogFile]
     entries: Mapping[int, int]
+    drafts: Sequence[str] = ()
 
     @classmethod
     def of(cls, uri: str) -> Log:
         """List the log of a table."""
         system, root = file_system(uri)
-        named = ((LOG_FILE.fullmatch(str(info.base_name)), info) for info in list_folder(system, f"{root}/{LOG}"))
-        files = [LogFile(info.path, int(name[1]), name[2], info.mtime_ns // 1_000_000) for name, info in named if name]
+        named = [(str(info.base_name), info.mtime_ns // 1_000_000, info.path) for info in list_folder(system, f"{root}/{LOG}")]
+        found = ((LOG_FILE.fullmatch(name), time, key) for name, time, key in named)
+        files = [LogFile(key, int(match[1]), match[2], time) for match, time, key in found if match]
         files.sort(key=lambda file: (file.version, file.kind))
-        return cls(files, {file.version: file.time for file in files if file.kind == ENTRY})
+        dead_since = now_ms() - MAX_LOAD_HOURS * HOUR_MS
+        drafts = [key for name, time, key in named if name.endswith(DRAFT_SUFFIX) and time < dead_since]
+        return cls(files, {file.version: file.time for file in files if file.kind == ENTRY}, drafts)
 
     def horizon(self, hours: int, oldest: int | None) -> int:
         """Return the oldest version to keep: the newest one of `hours` ago, or an older one that a reader needs."""
@@ -99,8 +107,8 @@ def remove_history(uri: str, live: Collection[str], hours: int, oldest: int | No
         kept |= removed_by(uri, version)
     unnamed_until = log.entries.get(horizon, 0) - MAX_LOAD_HOURS * HOUR_MS
     removed += sum(delete(system, f"{root}/{path}") for path in old_files(system, root, unnamed_until) if path not in kept)
-    for file in log.before(horizon):
-        delete(system, file.key)
+    for key in (*(file.key for file in log.before(horizon)), *log.drafts):
+        delete(system, key)
     return removed
 
 

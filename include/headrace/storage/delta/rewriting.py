@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.model.tables import Table
-from headrace.storage.delta.appending import add_action, commit_files, commit_info, file_entry, remove_action
+from headrace.storage.delta.appending import add_action, commit_files, commit_info, file_entry, remove_action, remove_files
 from headrace.storage.delta.commits import Commit, WriteMetrics
 from headrace.storage.delta.data_files import with_stored_columns
 from headrace.storage.delta.log import CHANGE_TYPE, can_write_entry
 from headrace.storage.delta.merging import merge_scope
 from headrace.storage.delta.pruning import prune_files
-from headrace.storage.delta.staged_files import write_file, write_parquet
+from headrace.storage.delta.staged_files import StagedFile, write_file, write_parquet
 from headrace.storage.delta.written_rows import forget_written, keep_written
 from headrace.storage.row_matching import Int64s, match_rows
 from headrace.storage.types import with_all_columns
@@ -175,14 +175,20 @@ def commit_replacement(
     handle: Handle, snapshot: Snapshot, table: Table, replacement: Replacement, metrics: WriteMetrics, commit: Commit | None
 ) -> None:
     uri, data = handle.uri, replacement.data()
-    added = [write_file(uri, rows, table) for rows in data]
-    actions = [replacement_info(metrics), *map(add_action, added)]
-    written = [file.path for file in added]
-    if replacement.removed:
-        Path(uri, CHANGES).mkdir(exist_ok=True)
-        path, size = write_parquet(uri, f"{CHANGES}/cdc-00000-", replacement.changes())
-        actions.append({"cdc": {"path": path, "partitionValues": {}, "size": size, "dataChange": False}})
-        written.append(path)
+    added: list[StagedFile] = []
+    actions = [replacement_info(metrics)]
+    try:
+        for rows in data:
+            added.append(write_file(uri, rows, table))
+        if replacement.removed:
+            Path(uri, CHANGES).mkdir(exist_ok=True)
+            path, size = write_parquet(uri, f"{CHANGES}/cdc-00000-", replacement.changes())
+            actions.append({"cdc": {"path": path, "partitionValues": {}, "size": size, "dataChange": False}})
+    except OSError:
+        remove_files(uri, (file.path for file in added))
+        raise
+    written = [*(file.path for file in added), *(action["cdc"]["path"] for action in actions if "cdc" in action)]
+    actions += map(add_action, added)
     actions += [remove_action(entry) for entry in replacement.removed]
     commit_files(handle, metrics.version, actions, commit, written)
     removed = [entry["path"] for entry in replacement.removed]

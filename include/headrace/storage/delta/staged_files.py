@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -80,16 +82,24 @@ def write_parquet(uri: str, prefix: str, rows: pa.Table) -> tuple[str, int]:
         store_schema=False,
     )
     system, root = file_system(uri)
-    if not is_small or not is_local(uri):
+    if not is_local(uri):
         write(f"{root}/{path}", filesystem=system)
         return path, int(system.get_file_info(f"{root}/{path}").size)
-    # One call of the operating system, instead of one for each page.
-    buffer = pa.BufferOutputStream()
-    write(buffer)
-    content = buffer.getvalue()
-    with open(f"{root}/{path}", "xb") as file:
-        file.write(content)
-    return path, content.size
+    try:
+        if not is_small:
+            write(f"{root}/{path}")
+            return path, os.path.getsize(f"{root}/{path}")
+        # One call of the operating system, instead of one for each page.
+        buffer = pa.BufferOutputStream()
+        write(buffer)
+        content = buffer.getvalue()
+        with open(f"{root}/{path}", "xb") as file:
+            file.write(content)
+        return path, content.size
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(f"{root}/{path}")
+        raise
 
 
 def dictionary_columns(rows: pa.Table, *, is_small: bool) -> list[str]:
