@@ -155,6 +155,32 @@ def test_a_newer_catalog_that_has_changed_excludes_older_programs(
         Catalog.open(url)
 
 
+def test_no_release_migrates_under_a_living_snode_that_could_not_use_the_result(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Catalog.open(url) as older:
+        lease = older.leases.acquire("boiler", "host:1", 60_000)
+        assert lease is not None
+        release_next_version(tmp_path / "migrations", monkeypatch, oldest=NEXT)
+        with pytest.raises(ConfigurationError, match="snode boiler of an older release runs"):
+            Catalog.open(url)
+        older.leases.release(lease)
+    open_and_create(url, "power")
+    assert stored_versions(url) == (NEXT, NEXT)
+
+
+@pytest.mark.parametrize(
+    "change", ["ALTER TABLE {} RENAME TO others", "ALTER TABLE {} RENAME COLUMN timezone TO zone"], ids=["table", "column"]
+)
+def test_a_catalog_with_other_tables_than_its_version_says_is_an_error(url: str, change: str) -> None:
+    open_and_create(url, "power")
+    execute(url, change.format("databases"))
+    with Catalog.open(url) as opened:
+        for use in (opened.databases.all, lambda: opened.databases.create(Database("other"))):
+            with pytest.raises(ConfigurationError, match="has other tables than this Headrace"):
+                use()
+
+
 def test_a_forked_child_opens_connections_of_its_own(url: str) -> None:
     assert race(use_after_fork, [(url,)]) == [0]
 

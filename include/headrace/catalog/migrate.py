@@ -12,14 +12,16 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, DDLElement, exc, inspect, text
+from sqlalchemy import Connection, DDLElement, exc, inspect, select, text
 from sqlalchemy.dialects import registry
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from headrace.catalog.locks import Locks
 from headrace.catalog.rows.metadata import METADATA, SCHEMA, VERSION_TABLE
+from headrace.catalog.rows.snodes import LEASES
 from headrace.catalog.store import Store, is_sqlite, translated
 from headrace.errors import ConfigurationError
+from headrace.model.snodes import MAX_LEASE_MS
 
 HEAD: Final = "0003"
 """The newest migration. A constant, because asking Alembic takes longer than the rest of opening a catalog."""
@@ -44,12 +46,16 @@ def migrate(store: Store, locks: Locks) -> None:
     """Create the tables, or run missing migrations; fast if there are none. Safe with concurrent processes.
 
     Raises:
-        ConfigurationError: A newer release has migrated the catalog, and this one cannot use it.
+        ConfigurationError: A newer release has migrated the catalog, and this one cannot use it; or an snode of an older release
+            runs, which could not use it afterwards.
     """
-    if (stored_version(store) or "") >= HEAD:
+    version = stored_version(store)
+    if (version or "") >= HEAD:
         return
     with _exclusive_transaction(store, locks) as connection:
         if inspect(connection).has_table(VERSION_TABLE):
+            if (version or "") < OLDEST:
+                refuse_living(connection, store.now(connection))
             upgrade(connection)
         else:
             create_tables(connection)
@@ -77,6 +83,16 @@ def check_oldest(version: str, oldest: str | None) -> None:
         raise ConfigurationError(
             f"the catalog has version {version}, this Headrace knows {HEAD} at most",
             hint="upgrade Headrace, or use another catalog",
+        )
+
+
+def refuse_living(connection: Connection, now: int) -> None:
+    """Raise `ConfigurationError` if an snode holds a lease."""
+    living = connection.scalar(select(LEASES.c.snode).where(LEASES.c.expires.between(now, now + MAX_LEASE_MS)).limit(1))
+    if living is not None:
+        raise ConfigurationError(
+            f"the catalog cannot be migrated to version {HEAD}: snode {living} of an older release runs, which could not use it",
+            hint="stop all snodes and tasks of the older release first",
         )
 
 

@@ -42,6 +42,10 @@ Record = TypeVar("Record")
 Value = TypeVar("Value")
 
 # Not `now()`, which is the start of the transaction: it may have waited for a lock since.
+MISSING: Final = ("no such column", "no such table", "has no column named")
+"""What SQLite says of a table or column that is missing."""
+MISSING_STATES: Final = ("42P01", "42703")
+"""What PostgreSQL says of them."""
 POSTGRESQL_NOW: Final = text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)")
 SQLITE_NOW: Final = text("SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)")
 
@@ -226,6 +230,11 @@ def _translate(error: exc.SQLAlchemyError, url: URL) -> Error:
                 f"the catalog is busy: another process has been writing to {location} for {BUSY_SECONDS} s",
                 hint="try again; if it persists, look for a hanging process that holds the file",
             )
+        case exc.OperationalError() | exc.ProgrammingError() if _is_missing(error, cause):
+            return ConfigurationError(
+                f"the catalog at {location} has other tables than this Headrace: {cause}",
+                hint="a newer release may have migrated it since this process started; else restore it from a backup",
+            )
         case exc.OperationalError() | exc.InterfaceError() | exc.TimeoutError():
             return OperationalError(
                 f"the catalog at {location} cannot be used: {cause}", hint="check that its server is up and its folder writable"
@@ -240,3 +249,8 @@ def _translate(error: exc.SQLAlchemyError, url: URL) -> Error:
             return ConfigurationError(f"{location} is not a catalog: {cause}", hint=URL_HINT)
         case _:
             return InternalError(f"the catalog at {location} failed: {cause}")
+
+
+def _is_missing(error: exc.DBAPIError, cause: str) -> bool:
+    """Return whether an error says that a table or column is missing."""
+    return getattr(error.orig, "sqlstate", None) in MISSING_STATES or any(text in cause for text in MISSING)
