@@ -18,6 +18,7 @@ import headrace
 from headrace.model.failpoints import FailpointError, calling
 from headrace.model.jobs import JobRecord, JobState
 from headrace.pipes import running, shared_sinks
+from headrace.pipes.checkpoints import PipeCheckpoint, PipeCheckpoints
 from headrace.pipes.events import Event
 from headrace.pipes.kind import PIPE
 from headrace.pipes.running import RunningPipes
@@ -110,6 +111,23 @@ def test_a_part_of_a_large_commit_that_was_not_delivered_comes_again(connection:
     assert RECORDERS[name].failures == 0
     values = {time: row["a"] for rows in by_device(RECORDERS[name].events()).values() for _, time, row in rows}
     assert values == {time: time + 4 for time in range(1, 7)}
+
+
+def test_checkpoints_that_a_restored_catalog_knows_nothing_of_are_forgotten(connection: headrace.Connection) -> None:
+    name = f"p{next(numbers)}"
+    database, context = f"root.{name}", connection.session.context
+    connection.execute(f"create database {database}")
+    sink = f"'sink'='recording-sink', 'name'='{name}'"
+    connection.execute(f"create pipe {name} with source ('pattern'='{database}', 'history.enable'='false') with sink ({sink})")
+    (record,) = pipe_records(connection, name)
+    lost = PipeCheckpoints(context.state_uri, record.definition.id, 0)
+    for batch in range(2, 5):
+        lost.write(PipeCheckpoint(batch, {}))
+    for time in range(5):
+        connection.execute(f"insert into {database}.d1(time, a) values ({time}, 1)")
+        run(connection, name)
+    rows = by_device(RECORDERS[name].events())[f"{database}.d1"]
+    assert [time for _, time, _ in rows] == [0, 1, 2, 3, 4]
 
 
 def by_device(events: Sequence[Event]) -> dict[str, list[Any]]:

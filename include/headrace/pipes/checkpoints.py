@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -68,10 +68,16 @@ class PipeCheckpoints:
 
     def delete_before(self, batch: int) -> None:
         """Delete the checkpoints of earlier batches."""
+        self._delete(name for other, name in self._names().items() if other < batch)
+
+    def delete_after(self, batch: int) -> None:
+        """Delete the checkpoints of later batches, unless a newer driver wrote them: the catalog was restored from a backup."""
+        self._delete(name for other, name in self._names().items() if other > batch and epoch_of(name) <= self._epoch)
+
+    def _delete(self, names: Iterable[str]) -> None:
         try:
-            for older, name in self._names().items():
-                if older < batch:
-                    self._system.delete_file(f"{self._folder}/{name}")
+            for name in names:
+                self._system.delete_file(f"{self._folder}/{name}")
         except OSError as error:
             raise storage_error("deleted", error) from error
 
@@ -88,6 +94,11 @@ class PipeCheckpoints:
         infos = self._system.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
         names = sorted(info.base_name for info in infos if info.base_name.endswith(SUFFIX))
         return {int(name.partition("-")[0]): name for name in names}
+
+
+def epoch_of(name: str) -> int:
+    """Return the epoch of the driver that wrote a file."""
+    return int(name.removesuffix(SUFFIX).partition("-")[2])
 
 
 def storage_error(done: str, error: OSError) -> OperationalError:

@@ -78,6 +78,7 @@ class PipeRunner:
         if checkpoint is not None and checkpoint.state is not None:
             self.processor.restore(checkpoint.state)
         self._repeated = self._checkpoints.read(self.position.batch + 1)
+        self._checkpoints.delete_after(self.position.batch + 1)
 
     @property
     def needs_checkpoints(self) -> bool:
