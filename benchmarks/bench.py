@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.model.snodes import MAX_LEASE_MS
 from headrace.model.tables import Database, Table
 from headrace.settings import Settings, load
 from headrace.storage.delta.handles import rows_uri
@@ -97,7 +98,7 @@ class Bench:
         self.sizes = sizes
         self.log = log
         # The benchmarks do not renew the lease under which they run streams.
-        self.settings = load(**({"home": home / "headrace", "lease_ms": 24 * 3_600_000, "streams_per_database": 2000} | settings))
+        self.settings = load(**({"home": home / "headrace", "lease_ms": MAX_LEASE_MS, "streams_per_database": 2000} | settings))
 
     @functools.cached_property
     def connection(self) -> Connection:
