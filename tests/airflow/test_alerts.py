@@ -15,7 +15,7 @@ import pytest
 from aiosmtpd.controller import Controller
 
 from headrace.catalog import Catalog
-from headrace.model.clock import ManualClock
+from headrace.model.clock import ManualClock, SystemClock
 from headrace.model.jobs import JobProgress
 from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow, RowKey
 from headrace.model.snodes import MAX_LEASE_MS
@@ -152,6 +152,7 @@ def test_what_begins_and_ends_is_sent_once(
     (sent,) = server.bodies("POST", "/hook")
     away = "snode default has no living driver: is not running; see the log of its DAG's task `driver`"
     assert sent["text"] == f"[Headrace] {away}\n{away}"
+    clock.set(SystemClock().now())  # by which the task judges leases
     assert catalog.leases.acquire("default", "driver", MAX_LEASE_MS)
     task.execute({"task_instance": ti})
     assert [body["text"].splitlines()[-1] for body in server.bodies("POST", "/hook")] == [away, f"no longer: {away}"]

@@ -139,3 +139,16 @@ def test_a_folder_with_other_files_is_left_alone(connection: headrace.Connection
     with pytest.raises(headrace.ConflictError, match="has files that are no backup"):
         back_up(connection.session.context, str(tmp_path))
     assert (tmp_path / "notes.txt").read_text() == "keep me"
+
+
+def test_a_folder_with_a_backup_of_another_home_is_left_alone(connection: headrace.Connection, tmp_path: Path) -> None:
+    folder = str(tmp_path / "backup")
+    back_up(connection.session.context, folder)
+    before = (tmp_path / "backup" / MANIFEST).read_bytes()
+    with (
+        headrace.connect(tmp_path / "other") as other,
+        pytest.raises(headrace.ConflictError, match=r"has a backup of .*, not of .*other"),
+    ):
+        back_up(other.session.context, folder)
+    assert (tmp_path / "backup" / MANIFEST).read_bytes() == before
+    back_up(connection.session.context, folder)

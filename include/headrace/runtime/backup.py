@@ -34,7 +34,7 @@ MAX_PASSES: Final = 3
 
 @dataclass(frozen=True)
 class Backup:
-    """What a backup has. `created` is in epoch milliseconds; `version` is that of Headrace."""
+    """What a backup has. `created` is in epoch milliseconds; `version` is that of Headrace, `tables_uri` where its tables were."""
 
     created: int
     version: str
@@ -42,6 +42,7 @@ class Backup:
     jobs: int
     files: int
     bytes: int
+    tables_uri: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def back_up(context: Context, destination: str, progress: Progress = no_progress
     """Copy all that Headrace keeps into a folder, which may have an earlier backup of the same home.
 
     Raises:
-        ConflictError: An snode is running, tables are written, or the folder has other files.
+        ConflictError: An snode is running, tables are written, or the folder has other files or a backup of another home.
     """
     require_no_snode(context)
     folder = Folder.at(destination)
@@ -73,13 +74,22 @@ def back_up(context: Context, destination: str, progress: Progress = no_progress
             raise ConflictError(
                 f"{destination} has files that are no backup", hint="name a new folder, or one with an earlier backup"
             )
+        own = context.settings.tables_uri
+        if last is not None and last.backup.tables_uri not in ("", own):
+            raise ConflictError(
+                f"{destination} has a backup of {last.backup.tables_uri}, not of {own}",
+                hint=f"name a folder for this home alone; if the home was moved, remove {MANIFEST} first",
+            )
         if folder.is_local and Path(folder.path).is_dir():
             with suppress(PermissionError):  # another user's folder: what is created in it is closed all the same
                 os.chmod(folder.path, 0o700)
         manifest = _copied(context, Contents(folder / CONTENTS), last, progress)
         text = json.dumps(asdict(manifest)).encode()
         (folder / MANIFEST).write(lambda emit: emit(text))
-        Contents(folder / CONTENTS).retain(manifest.contents)
+        contents = Contents(folder / CONTENTS)
+        contents.retain(manifest.contents)
+        if not manifest.contents <= contents.present():
+            raise ConflictError(f"another backup was written to {destination} meanwhile", hint="name a folder for this home alone")
     return manifest.backup
 
 
@@ -104,7 +114,8 @@ def _copied(context: Context, contents: Contents, last: Manifest | None, progres
     key = contents.add(key_file, contents.present()) if key_file.read() is not None else None
     databases, jobs = len(list(context.catalog.databases.all())), len(context.catalog.jobs.all())
     size = sum(content.size for content in known.values())
-    return Manifest(Backup(context.catalog.now(), version("headrace"), databases, jobs, len(known), size), known, catalog, key)
+    now, own = context.catalog.now(), context.settings.tables_uri
+    return Manifest(Backup(now, version("headrace"), databases, jobs, len(known), size, own), known, catalog, key)
 
 
 def _stamps(folder: Folder) -> dict[str, tuple[int, int]]:
