@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, Final
 
@@ -69,18 +69,18 @@ def source_of(column: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def connection(house: House) -> headrace.Connection:
+def connection(house: House) -> Iterator[headrace.Connection]:
     """Open a database with a row of all values, and a table with a column for each pair of types."""
-    connection = house.connection
-    for sql in (
-        "create database converted",
-        "use converted",
-        f"create table given (ts timestamp, {', '.join(f'{name} {sql}' for name, sql in SOURCES.items())})",
-        "insert into given values (1, true, 7, 1.5, 3.0, '12', '2.5')",
-        f"create stable cells (ts timestamp, {columns_sql()}) tags (way varchar(20))",
-    ):
-        connection.execute(sql)
-    return connection
+    with headrace.connect(settings=house.connection.session.context.settings, dialect="tdengine") as connection:
+        for sql in (
+            "create database converted",
+            "use converted",
+            f"create table given (ts timestamp, {', '.join(f'{name} {sql}' for name, sql in SOURCES.items())})",
+            "insert into given values (1, true, 7, 1.5, 3.0, '12', '2.5')",
+            f"create stable cells (ts timestamp, {columns_sql()}) tags (way varchar(20))",
+        ):
+            connection.execute(sql)
+        yield connection
 
 
 def columns_sql() -> str:
