@@ -21,7 +21,7 @@ from headrace.catalog.rows.metadata import METADATA, SCHEMA, VERSION_TABLE
 from headrace.catalog.rows.snodes import LEASES
 from headrace.catalog.store import Store, is_sqlite, translated
 from headrace.errors import ConfigurationError
-from headrace.model.snodes import MAX_LEASE_MS
+from headrace.model.snodes import MAX_AHEAD_MS
 
 HEAD: Final = "0003"
 """The newest migration. A constant, because asking Alembic takes longer than the rest of opening a catalog."""
@@ -88,7 +88,7 @@ def check_oldest(version: str, oldest: str | None) -> None:
 
 def refuse_living(connection: Connection, now: int) -> None:
     """Raise `ConfigurationError` if an snode holds a lease."""
-    living = connection.scalar(select(LEASES.c.snode).where(LEASES.c.expires.between(now, now + MAX_LEASE_MS)).limit(1))
+    living = connection.scalar(select(LEASES.c.snode).where(LEASES.c.expires.between(now, now + MAX_AHEAD_MS)).limit(1))
     if living is not None:
         raise ConfigurationError(
             f"the catalog cannot be migrated to version {HEAD}: snode {living} of an older release runs, which could not use it",

@@ -14,7 +14,7 @@ from headrace.catalog.rules import not_found
 from headrace.catalog.store import Repository, insert
 from headrace.errors import ExistsError, FencedError, IntegrityError, NotFoundError
 from headrace.model.conversion import from_row, to_row
-from headrace.model.snodes import MAX_LEASE_MS, Heartbeat, Lease, Member, member_name
+from headrace.model.snodes import MAX_AHEAD_MS, Heartbeat, Lease, Member, member_name
 
 FIRST: Final = 1
 """The dnode of the snode that the settings name."""
@@ -69,7 +69,7 @@ class Leases(Repository):
             # Newer than the epochs of all snodes, since jobs may move between them.
             epoch = select(func.coalesce(func.max(LEASES.c.epoch), 0) + 1).scalar_subquery()
             row = {"snode": snode, "holder": holder, "epoch": epoch, "expires": now + ttl_ms, "address": address}
-            is_valid = and_(LEASES.c.expires > now, LEASES.c.expires <= now + MAX_LEASE_MS)
+            is_valid = and_(LEASES.c.expires > now, LEASES.c.expires <= now + MAX_AHEAD_MS)
             free = or_(LEASES.c.holder.is_(None), LEASES.c.holder == holder, not_(is_valid))
             statement = insert(connection, LEASES).values(row)
             # The row may have been changed since the statement began, which the subquery does not see.

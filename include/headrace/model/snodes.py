@@ -8,6 +8,9 @@ from typing import Any, Final
 
 MAX_LEASE_MS: Final = 3_600_000
 """No lease lasts longer."""
+MAX_AHEAD_MS: Final = 2 * MAX_LEASE_MS
+"""A lease that ends later is of a clock that was ahead. One may have been acquired after the instant by which it is judged, so this
+is more than a lease lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +24,8 @@ class Lease:
     address: str | None = None
 
     def is_valid(self, now: int) -> bool:
-        """Return whether it has not expired. One that expires later than any lease lasts is of a clock that was ahead."""
-        return now <= self.expires <= now + MAX_LEASE_MS
+        """Return whether it has not expired. One of a clock that was ahead counts as expired."""
+        return now <= self.expires <= now + MAX_AHEAD_MS
 
 
 @dataclass(frozen=True, slots=True)
