@@ -163,6 +163,16 @@ class Access(Repository):
         """Return what was granted to a user or role directly, in the order in which it was granted."""
         return self._all(Grant, select(GRANTS).where(is_of(grantee)).order_by(GRANTS.c.number))
 
+    def held(self, grantee: Grantee) -> list[Grant]:
+        """Return what a user has, directly and by roles, also if the user may not log in; or what was granted to a role."""
+        roles = self.roles(grantee.name) if grantee.kind is GranteeKind.USER else []
+        grantees = [grantee, *(Grantee(GranteeKind.ROLE, role) for role in roles)]
+        return [grant for one in grantees for grant in self.grants(one)]
+
+    def was_dropped(self, user: str) -> bool:
+        """Return whether there was a user of a name, whose jobs may still be there."""
+        return self._scalar(select(DROPPED_USERS.c.name).where(DROPPED_USERS.c.name == user)) is not None
+
     def grant(self, grantee: Grantee, grants: Sequence[Grant]) -> None:
         """Grant privileges. The option to grant one is added to what was granted before, and never taken away.
 

@@ -243,6 +243,20 @@ class Permissions:
             own.with_option and own.privilege is grant.privilege and covers(split_path(own.target), asked) for _, own in self.grants
         )
 
+    def includes(self, grant: Grant) -> bool:
+        """Return whether the user has what a grant gives, also the option to grant it: who has it cannot gain by it."""
+        if self.is_administrator:
+            return True
+        if grant.privilege.is_on_tables:
+            database, _, table = grant.target.partition(".")
+            targets, conditions = ("*.*", f"{database}.*", f"{database}.{table}"), ("", grant.condition)
+            return any(
+                own.privilege is grant.privilege and own.target in targets and own.condition in conditions for _, own in self.grants
+            )
+        if grant.with_option:
+            return self.may_grant(grant)
+        return any(covers(split_path(own.target), split_path(grant.target)) for own in self._of(grant.privilege))
+
     def paths(self, privilege: Privilege) -> PathFilter:
         """Return the paths on which the user has a privilege. Computed once."""
         if self.is_administrator:

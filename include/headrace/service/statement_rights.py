@@ -14,7 +14,7 @@ from headrace.model import access_statements as access
 from headrace.model import pipe_plugin_statements as plugins
 from headrace.model import statements as tables
 from headrace.model import tree_statements as tree
-from headrace.model.access import GranteeKind, Privilege
+from headrace.model.access import ADMINISTRATOR, GranteeKind, Privilege
 from headrace.model.paths import PathPattern
 from headrace.model.statements import Explain, Statement
 from headrace.service.rights import ADMINISTER, Action, Right, globally, on_catalog, on_database, on_paths
@@ -66,7 +66,7 @@ def statement_rights(statement: Statement, user: str) -> Rights:
         case tree.TreeShow(what=what):
             return SHOWS.get(what, ())
         case access.AlterUser(name=name):
-            return () if name == user else MANAGE_USER
+            return () if name == user else ADMINISTER if name == ADMINISTRATOR else MANAGE_USER
         case access.AccessStatement() if type(statement) in LISTS:
             return LISTS[type(statement)](statement, user)
     if isinstance(statement, ADMINISTRATIVE):

@@ -16,6 +16,7 @@ from headrace.model.access import (
     MIN_NAME_LENGTH,
     ON_PATHS,
     TABLE_PRIVILEGES,
+    TOKEN_WORD,
     Grant,
     Grantee,
     GranteeKind,
@@ -26,6 +27,7 @@ from headrace.model.expressions import Call, ColumnRef, Expression, Literal, col
 from headrace.model.paths import PathPattern
 from headrace.model.tables import Name, TableKind
 from headrace.model.tree_status import TreeStatus
+from headrace.service.authorization import denied
 from headrace.service.results import BOOL, STRING, CatalogRows, Result
 from headrace.service.rights import ADMINISTER, Right, globally, on_paths
 from headrace.service.stage import PlanningContext, SessionState, Stage
@@ -45,10 +47,14 @@ def change(title: str, apply: Callable[[SessionState], None], required: tuple[Ri
 # Users
 
 
-def plan_create_user(statement: model.CreateUser, _: PlanningContext) -> list[Stage]:
-    """Plan CREATE USER, who may do nothing yet."""
+def plan_create_user(statement: model.CreateUser, session: PlanningContext) -> list[Stage]:
+    """Plan CREATE USER, who may do nothing yet, unless jobs of an earlier user of that name are there."""
     check_name(statement.name)
     check_password(statement.password)
+    context = session.context
+    if not context.permissions().is_administrator and context.catalog.access.was_dropped(statement.name):
+        message = f"there was a user {statement.name}, whose jobs a new one would own"
+        raise PermissionDeniedError(message, hint="choose another name").with_status(TreeStatus.NO_PERMISSION)
 
     def apply(session: SessionState) -> None:
         from headrace.runtime.passwords import hash_password
@@ -63,8 +69,9 @@ def plan_alter_user(statement: model.AlterUser, session: PlanningContext) -> lis
     name, password = statement.name, statement.password
     if password is not None:
         check_password(password)
-    if name != ADMINISTRATOR:
-        session.context.catalog.access.check_exists(Grantee(GranteeKind.USER, name))
+    is_own = name == session.context.user and statement.is_enabled is None
+    if not is_own:
+        check_authority(Grantee(GranteeKind.USER, name), session)
 
     def apply(session: SessionState) -> None:
         from headrace.runtime.passwords import hash_password
@@ -75,7 +82,6 @@ def plan_alter_user(statement: model.AlterUser, session: PlanningContext) -> lis
         else:
             access.change_user(name, password=hashed, is_enabled=statement.is_enabled)
 
-    is_own = name == session.context.user and statement.is_enabled is None
     title = f"change the password of user {name}" if password is not None else f"change whether user {name} may log in"
     return [change(title, apply, DESCRIBE_CATALOG if is_own else MANAGE_USER)]
 
@@ -87,8 +93,31 @@ def plan_drop_user(statement: model.DropUser, session: PlanningContext) -> list[
 
 
 def drop(grantee: Grantee, session: PlanningContext, required: tuple[Right, ...]) -> Stage:
-    session.context.catalog.access.check_exists(grantee)
+    check_authority(grantee, session)
     return change(f"drop {grantee.kind} {grantee.name}", lambda session: session.context.catalog.access.drop(grantee), required)
+
+
+def check_authority(grantee: Grantee, session: PlanningContext) -> None:
+    """Raise an error unless the user may change another user or a role, or who has it: those with fewer rights may not.
+
+    Otherwise, who may set passwords or give roles would have all the rights that there are.
+
+    Raises:
+        NotFoundError: There is no such user or role.
+        PermissionDeniedError: It has a right that the user lacks.
+    """
+    access, permissions = session.context.catalog.access, session.context.permissions()
+    if grantee == Grantee(GranteeKind.USER, ADMINISTRATOR):
+        # A program with a token changes no password by which it could stay after the token ends.
+        if not permissions.is_administrator or TOKEN_WORD in session.context.user:
+            raise denied(ADMINISTER)
+        return
+    access.check_exists(grantee)
+    beyond = next((grant for grant in access.held(grantee) if not permissions.includes(grant)), None)
+    if beyond is not None:
+        option = " with grant option" if beyond.with_option else ""
+        message = f"{grantee} has a right that you do not have: {beyond.privilege} on {described_target(beyond)}{option}"
+        raise PermissionDeniedError(message, hint="connect as root").with_status(TreeStatus.NO_PERMISSION)
 
 
 def refuse_administrator(name: str, verb: str) -> None:
@@ -143,9 +172,10 @@ def plan_drop_role(statement: model.DropRole, session: PlanningContext) -> list[
 def plan_grant_role(statement: model.GrantRole, session: PlanningContext) -> list[Stage]:
     """Plan GRANT ROLE and REVOKE ROLE."""
     user, role = statement.user, statement.role
-    access = session.context.catalog.access
-    access.check_exists(Grantee(GranteeKind.USER, user))
-    access.check_exists(Grantee(GranteeKind.ROLE, role))
+    if user == ADMINISTRATOR and not session.context.permissions().is_administrator:
+        raise denied(ADMINISTER)
+    session.context.catalog.access.check_exists(Grantee(GranteeKind.USER, user))
+    check_authority(Grantee(GranteeKind.ROLE, role), session)
 
     def apply(session: SessionState) -> None:
         access = session.context.catalog.access
