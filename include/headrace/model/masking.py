@@ -9,7 +9,9 @@ ADDRESS: Final = re.compile(r"""(?i)\b(wss?://)([^\s'"/?#@]*@)?([^\s'"/?#@]*/?)(
 """An address in a text, which is between quotes or spaces: scheme, user, host with slash, and the rest."""
 ATTRIBUTE: Final = re.compile(r"""((['"])([^'"]{1,100})\2\s*=\s*)(?:(')((?:[^']|'')*)|(")((?:[^"]|"")*))""")
 """The beginning of `'key' = 'value'`: all before the value with the key in it, and the value after one of both quotes."""
-SECRET_KEY: Final = re.compile(r"(?i)passw(or)?d|\bpwd\b|secret|token|credential|jaas|authorization|(api|access|private)[-_.]?key")
+SECRET_KEY: Final = re.compile(
+    r"(?i)passw(or)?d|\bpwd\b|secret|token|credential|jaas|authorization|(api|access|private)[-_.]?key|key[-_.]?pem"
+)
 """Keys whose values are likely to be secret."""
 REFERENCE: Final = re.compile(r"(?:secret|airflow):[\w.-]+")
 """A value that only names where a secret is."""
