@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,10 +50,21 @@ RESOLVE_SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Maven packages, and the groups or modules among their dependencies that are left out."""
+    """Maven packages, the groups or modules among their dependencies that are left out, and a file beside this module.
+
+    The file has the SHA-256 of each jar, as `sha256sum` prints it, since a repository must not decide what drivers run. Sets
+    that only tests use have none.
+    """
 
     packages: str
     excluded: tuple[str, ...]
+    hash_file: str = ""
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The SHA-256 of each jar by its name, in hexadecimal digits."""
+        lines = Path(__file__).with_name(self.hash_file).read_text().splitlines()
+        return {name: sha256 for sha256, name in map(str.split, lines)}
 
     @property
     def key(self) -> str:
@@ -60,7 +72,7 @@ class JarSet:
         return hashlib.sha256(f"{self.packages}{self.excluded}".encode()).hexdigest()[:12]
 
 
-DELTA_JARS = JarSet(DELTA, IN_SPARK)
+DELTA_JARS = JarSet(DELTA, IN_SPARK, "delta_jars.sha256")
 # The connector of the Hadoop version in Spark. It asks for a bundle of all clients of AWS (600 MB), of which it needs three.
 HADOOP_VERSION = "3.5.0"
 AWS_VERSION = "2.35.4"
@@ -72,6 +84,7 @@ S3_JARS = JarSet(
         )
     ),
     ("software.amazon.awssdk:bundle", "commons-codec", "commons-logging", "io.netty", "org.apache.httpcomponents", "org.slf4j"),
+    "s3_jars.sha256",
 )
 
 
@@ -112,7 +125,11 @@ def cached_jars(jars: JarSet) -> list[Path]:
 
 
 def fetch(jars: JarSet, folder: Path) -> None:
-    """Resolve the jars by Spark's Ivy beside `folder`, then move them into place atomically."""
+    """Resolve the jars by Spark's Ivy beside `folder`, then move them into place atomically.
+
+    Raises:
+        ConfigurationError: A jar is missing, or is not the one that Headrace was tested with.
+    """
     check_java()
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         resolved = resolve(jars, Path(scratch))
@@ -120,11 +137,25 @@ def fetch(jars: JarSet, folder: Path) -> None:
             raise ConfigurationError(
                 "Spark's Ivy fetched no jar", hint="check the network and the settings of the Maven repository"
             )
+        if jars.hash_file:
+            check_hashes(jars, resolved)
         complete = Path(scratch) / "complete"
         complete.mkdir()
         for jar in resolved:
             shutil.move(jar, complete / jar.name)
         complete.rename(folder)
+
+
+def check_hashes(jars: JarSet, resolved: Sequence[Path]) -> None:
+    """Raise `ConfigurationError` unless these are the jars of a set, with the content that they have to have."""
+    expected = jars.hashes
+    actual = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in resolved}
+    others = sorted(name for name in actual.keys() | expected.keys() if actual.get(name) != expected.get(name))
+    if others:
+        raise ConfigurationError(
+            f"these jars are not those that Headrace was tested with: {', '.join(f'{name} {actual.get(name)}' for name in others)}",
+            hint="fetch them from Maven's central repository; if they came from there, do not use them, and report it",
+        )
 
 
 def resolve(jars: JarSet, scratch: Path) -> list[Path]:
