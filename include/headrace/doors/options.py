@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ConfigurationError
+from headrace.runtime.listening import is_loopback
 
 if TYPE_CHECKING:
     from headrace.settings import Settings
@@ -59,11 +59,3 @@ def door_options(settings: Settings, name: str) -> DoorOptions | None:
             hint="set HEADRACE_TLS_CERTIFICATE and HEADRACE_TLS_KEY, or HEADRACE_DOORS_WITHOUT_TLS=true behind a proxy",
         )
     return options
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

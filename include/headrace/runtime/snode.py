@@ -33,6 +33,7 @@ from headrace.runtime.driver import Driver
 from headrace.runtime.epochs import newest_target_epoch, record_raised
 from headrace.runtime.http import Endpoint, Guard, Health, SqlService, create_app
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
+from headrace.runtime.listening import check_endpoint
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, slow_batches
 from headrace.runtime.openlineage.job_runs import JobRuns
 from headrace.runtime.reconciliation import INTERVAL_S, Reconciler
@@ -86,7 +87,11 @@ def run_snode(
     It opens `doors` once it has its lease.
     With `fill_histories` it backfills all streams itself. If Airflow does, it fills only small histories. It waits for a lease that
     another driver holds for at most `wait_s`; None for as long as it takes, 0 to fail at once.
+
+    Raises:
+        ConfigurationError: Its endpoint would be open to other machines.
     """
+    check_endpoint(context.settings)
     return Snode(context, name, run_sql, doors, fill_histories=fill_histories).run(wait_s)
 
 
