@@ -191,7 +191,15 @@ class Settings(BaseSettings):
         100_000, "Maximum number of rows in a write that delta-rs commits; Spark commits larger writes."
     )
     keep_runs_days: int = positive(30, "Days after which ended runs are deleted from the database of Airflow, with their logs.")
-    http_host: str = setting("127.0.0.1", "Address that the snode's HTTP endpoint binds; 0.0.0.0 binds all interfaces.")
+    http_host: str = setting(
+        "127.0.0.1",
+        "Address that the snode's HTTP endpoint binds; 0.0.0.0 binds all interfaces, which needs `http_without_tls`.",
+    )
+    http_without_tls: bool = setting(
+        False,
+        "Whether this endpoint, which does not encrypt, may bind addresses beyond this machine, as in a private network or behind "
+        "a proxy that encrypts.",
+    )
     http_port: int = non_negative(
         0, "Port of the snode's HTTP endpoint; 0 selects a free port. The snode of dnode 2 has the next one, and so on.", le=65535
     )
@@ -289,7 +297,12 @@ class Settings(BaseSettings):
         10 << 20,
         "Maximum size of the log of a process that runs user code, and of every other file that user code writes, in bytes.",
     )
-    code_network: bool = setting(True, "Whether user code may open connections.")
+    code_network: str = setting(
+        "",
+        "User code that may open connections: patterns of `owner/name` of functions, triggers and pipe plugins, separated by "
+        "commas, in which `*` matches any text; if empty, none may.",
+        pattern=r"^(\s*(\*|[^/,]+/[^/,]+)\s*(,\s*(\*|[^/,]+/[^/,]+)\s*)*)?$",
+    )
     code_folders: str = setting(
         "", "Folders that user code may read and write, separated by colons; the system's own and installed packages can be read."
     )

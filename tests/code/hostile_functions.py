@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ctypes
+import datetime
+import fcntl
 import os
 import signal
 import socket
@@ -128,15 +132,38 @@ def start_threads() -> None:
         threading.Thread(target=sleep, daemon=True).start()
 
 
+def start_small_threads() -> str:
+    threading.stack_size(32 << 10)
+    stop = threading.Event()
+    started = 0
+    try:
+        for _ in range(1_500):
+            threading.Thread(target=stop.wait, daemon=True).start()
+            started += 1
+    except RuntimeError:
+        pass
+    stop.set()
+    return str(started)
+
+
 def print_much() -> str:
     for _ in range(64):
         sys.stdout.write("x" * (1 << 20))
     return "printed"
 
 
-def write_much_to_log() -> None:
-    while True:
+def write_much_to_log() -> str:
+    for _ in range(64):
         os.write(1, CHUNK)
+    return "written"
+
+
+def write_library_to_log() -> None:
+    """Let the log begin as a shared library does."""
+    for change in (lambda: os.ftruncate(2, 0), lambda: os.lseek(2, 0, os.SEEK_SET), lambda: fcntl.fcntl(2, fcntl.F_SETFL, 0)):
+        with contextlib.suppress(OSError):
+            change()
+    os.write(2, b"\x7fELF\x02\x01\x01" + bytes(9) + "grün ".encode() + b"\xff\x1b[31m\n")
 
 
 def close_descriptors() -> None:
@@ -204,7 +231,7 @@ def raise_parameter() -> None:
 
 
 def show_environment() -> str:
-    return f"{dict(os.environ)} {Path('/proc/self/environ').read_bytes()!r}"
+    return str(dict(os.environ))
 
 
 def read_parent_environment() -> bytes:
@@ -252,6 +279,72 @@ def write_temporary_file() -> str:
 
 def open_connection() -> None:
     socket.socket().connect(("127.0.0.1", 9))
+
+
+def find_host() -> str:
+    return str(socket.getaddrinfo("localhost", 80))
+
+
+def listen() -> None:
+    socket.create_server(("127.0.0.1", 0))
+
+
+def listen_to_unix_sockets() -> None:
+    socket.socket(socket.AF_UNIX)
+
+
+def send_to_unix_sockets() -> None:
+    """Send to any address by one socket of a pair."""
+    socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+
+def become_another_program() -> None:
+    os.execv("/bin/true", ["true"])
+
+
+def read_machine() -> list[str]:
+    return os.listdir("/etc")
+
+
+def read_settings_of_machine() -> str:
+    """Read a file that all users of the machine may read."""
+    return Path("/etc/group").read_text()
+
+
+def read_command_lines() -> list[str]:
+    return os.listdir("/proc")
+
+
+def read_programs() -> bytes:
+    return Path("/bin/sh").read_bytes()
+
+
+def run_event_loop() -> str:
+    async def run() -> str:
+        _, writer = await asyncio.open_connection(sock=socket.socketpair()[0])
+        writer.close()
+        return "ran"
+
+    return asyncio.run(run())
+
+
+def use_libraries() -> str:
+    """Use what reads files: time zones, certificates, shared libraries, the processor."""
+    import decimal
+    import sqlite3
+    import ssl
+    import zoneinfo
+
+    import pyarrow.compute as pc
+    import pyarrow.parquet
+
+    assert ssl.create_default_context()
+    assert decimal.Decimal(1)
+    sqlite3.connect(":memory:").close()
+    assert pyarrow.parquet
+    assert os.cpu_count()
+    assert pc.sum(pa.array(range(100_000))).as_py()
+    return str(datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC).astimezone(zoneinfo.ZoneInfo("Europe/Berlin")))
 
 
 def survive_parent() -> None:

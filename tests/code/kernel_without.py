@@ -19,14 +19,25 @@ from headrace.cli.doctor import check_code_hosts
 from headrace.code import landlock, seccomp
 from headrace.code.hosts import HostLimits, current_hosts
 from headrace.code.sandbox import PR_SET_NO_NEW_PRIVS
-from headrace.code.seccomp import CALLS, JUMP_IF_EQUAL, NUMBER_AT, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, Step
+from headrace.code.seccomp import (
+    CALLS,
+    JUMP_IF_BITS,
+    JUMP_IF_EQUAL,
+    LOAD,
+    NEW_LISTENER,
+    NUMBER_AT,
+    REFUSE,
+    RETURN,
+    SECOND_ARGUMENT_AT,
+    Step,
+)
 from headrace.errors import Error
 from headrace.settings import load
 from headrace.udf import Parameters, Type
 from tests.code import hostile_functions
 from tests.code.hosting import log_of, rows_of, run_series, write_code
 
-ACTS: Final = ("nothing", "read_home", "spawn", "open_connection")
+ACTS: Final = ("nothing", "read_home", "spawn", "open_connection", "start_small_threads")
 
 
 def without_landlock() -> Iterator[Step]:
@@ -34,25 +45,30 @@ def without_landlock() -> Iterator[Step]:
 
 
 def without_seccomp() -> Iterator[Step]:
-    yield from seccomp.check_argument(CALLS[platform.machine()].prctl, (JUMP_IF_EQUAL, 0, 1, PR_SET_SECCOMP))
+    yield from seccomp.refuse_if(JUMP_IF_EQUAL, CALLS[platform.machine()].seccomp, errno.ENOSYS)
 
 
-KERNELS: Final = {"Landlock": without_landlock, "seccomp": without_seccomp}
+def without_notifications() -> Iterator[Step]:
+    yield JUMP_IF_EQUAL, 0, 3, CALLS[platform.machine()].seccomp
+    yield LOAD, 0, 0, SECOND_ARGUMENT_AT
+    yield JUMP_IF_BITS, 0, 1, NEW_LISTENER
+    yield RETURN, 0, 0, REFUSE | errno.EINVAL
+
+
+KERNELS: Final = {"Landlock": without_landlock, "seccomp": without_seccomp, "notifications": without_notifications}
 
 
 def take_away(guard: str) -> None:
     """Let this process and its children run as on a kernel without a guard."""
-    steps = [(seccomp.LOAD, 0, 0, NUMBER_AT), *KERNELS[guard](), (seccomp.RETURN, 0, 0, seccomp.ALLOW)]
-    compiled = seccomp.Program(len(steps), (seccomp.Instruction * len(steps))(*(seccomp.Instruction(*step) for step in steps)))
-    libc = ctypes.CDLL(None)
-    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(compiled), 0, 0) == 0
+    steps = [(LOAD, 0, 0, NUMBER_AT), *KERNELS[guard](), (RETURN, 0, 0, seccomp.ALLOW)]
+    ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    assert seccomp.set_filter(CALLS[platform.machine()], iter(steps)) == 0
 
 
 def main(guard: str, folder: Path) -> None:
     """Print what a host does without a guard."""
     take_away(guard)
-    hosted = write_code(folder, Path(hostile_functions.__file__).read_text(), "Hostile", HostLimits(network=False))
+    hosted = write_code(folder, Path(hostile_functions.__file__).read_text(), "Hostile", HostLimits())
     acts = {}
     for name in ACTS:
         try:

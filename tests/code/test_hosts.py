@@ -12,7 +12,7 @@ import pytest
 
 from headrace.code import hosts
 from headrace.code.hosts import CallDescription, ClassDescription, HostedClass, HostLimits, current_hosts
-from headrace.errors import FunctionError, InvalidCodeError, TypeMismatchError, UserCodeError
+from headrace.errors import ConfigurationError, FunctionError, InvalidCodeError, TypeMismatchError, UserCodeError
 from headrace.settings import load
 from headrace.udf import Parameters, Type
 from tests.code.hosting import LONG, log_of, rows_of, run_series, write_code
@@ -154,10 +154,32 @@ def test_a_file_that_cannot_be_loaded_names_the_line(tmp_path: Path) -> None:
 
 
 def test_settings_give_the_limits(tmp_path: Path) -> None:
-    settings = load(home=tmp_path, code_memory="256m", code_timeout_s=5, code_network=False)
-    limits = HostLimits.from_settings(settings)
+    settings = load(home=tmp_path, code_memory="256m", code_timeout_s=5)
+    limits = HostLimits.of(settings, "ada", "same")
     assert (limits.memory_bytes, limits.timeout_s, limits.network) == (256 << 20, 5, False)
     assert limits.log_folder == str(tmp_path / "logs" / "code")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "granted"),
+    [
+        ("", set()),
+        ("*", {"ada/fetch", "ada/send", "eve/fetch"}),
+        ("ada/fetch", {"ada/fetch"}),
+        ("eve/*, ADA/Send", {"eve/fetch", "ada/send"}),
+        ("*/fetch", {"ada/fetch", "eve/fetch"}),
+    ],
+)
+def test_the_network_is_granted_to_an_owners_function(tmp_path: Path, patterns: str, granted: set[str]) -> None:
+    settings = load(home=tmp_path, code_network=patterns)
+    names = ("ada/fetch", "ada/send", "eve/fetch")
+    assert {name for name in names if HostLimits.of(settings, *name.split("/")).network} == granted
+
+
+@pytest.mark.parametrize("patterns", ["True", "false", "fetch", "ada/fetch/more", "ada/fetch,,", "ada/"])
+def test_what_does_not_name_owner_and_function_grants_nothing_and_is_an_error(tmp_path: Path, patterns: str) -> None:
+    with pytest.raises(ConfigurationError, match="setting code_network"):
+        load(home=tmp_path, code_network=patterns)
 
 
 @pytest.mark.parametrize("class_name", ["Double", "FastDouble"])

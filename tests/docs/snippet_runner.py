@@ -67,7 +67,7 @@ class SnippetRunner:
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.clock = headrace.ManualClock(NOW_MS)
-        self.home = folder / "home"
+        self.home, self._patch = folder / "home", patch
         self._connection: headrace.Connection | None = None
         self._trees: headrace.Connection | None = None
         self._database: str | None = None
@@ -171,6 +171,8 @@ class SnippetRunner:
                 assert target in MAKE_TARGET.findall((ROOT / "Makefile").read_text()), f"make has no target {target}"
             case ["python", script, *arguments]:
                 runpy.run_path(str(ROOT / script))["build_parser"]().parse_args(arguments)
+            case ["export", setting] if setting.startswith("HEADRACE_CODE_NETWORK="):
+                self._patch.setenv(*setting.split("="))
             case ["export", setting] if setting.startswith("HEADRACE_"):
                 assert setting.partition("=")[0].removeprefix("HEADRACE_").lower() in Settings.model_fields
             case ["export", variable] if variable.startswith("OPENLINEAGE_"):

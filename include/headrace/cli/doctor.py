@@ -117,7 +117,7 @@ def check_code_hosts(settings: Settings) -> str:
     from headrace.code.host_process import CodeHost, HostLimits
     from headrace.code.sandbox import WITHOUT
 
-    host = CodeHost("", "", replace(HostLimits.from_settings(settings), log_folder=""))
+    host = CodeHost("", "", replace(HostLimits.of(settings, "", ""), log_folder=""))
     try:
         missing = host.missing_guards()
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import traceback
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ from headrace.udf.strategies import AccessStrategyError
 MAX_TEXT_CHARACTERS: Final = 2_000
 MAX_TRACEBACK_CHARACTERS: Final = 20_000
 MAX_FRAMES: Final = 20
+MAX_CAUSES: Final = 20
 MAX_SUBJECT_CHARACTERS: Final = 200
 
 
@@ -29,6 +31,7 @@ def describe_error(error: BaseException, progress: Progress, path: str) -> Heade
         "number": progress.number,
         "subject": shorten(progress.subject, MAX_SUBJECT_CHARACTERS),
         "times": progress.time_range(),
+        "is_of_network": is_of_network(error),
     }
 
 
@@ -44,6 +47,21 @@ def kind_of_error(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "memory"
     return "user" if isinstance(error, Exception) else "exit"
+
+
+def is_of_network(error: BaseException) -> bool:
+    """Return whether an error, or what it was raised for, says that there is no network, or no names of hosts."""
+    try:
+        for _ in range(MAX_CAUSES):
+            if isinstance(error, OSError) and (error.errno == errno.ENETDOWN or type(error).__name__ == "gaierror"):
+                return True
+            cause = error.__cause__ or error.__context__
+            if cause is None:
+                return False
+            error = cause
+    except BaseException:
+        return False
+    return False
 
 
 def message_of(error: BaseException) -> str:

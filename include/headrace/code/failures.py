@@ -22,6 +22,7 @@ from headrace.errors import (
 )
 
 MAX_TEXT_CHARACTERS: Final = 20_000
+REFUSAL_HINT: Final = "if it may, add its owner and its name to that setting, as owner/name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,8 @@ def when_text(times: Any) -> str:
     return ""
 
 
-def error_of_answer(call: Call, error: Header) -> Error:
-    """Return the error that a host's answer describes. The answer may come from hostile code."""
+def error_of_answer(call: Call, error: Header, *, network: bool) -> Error:
+    """Return the error that an answer of a host, with or without the network, describes. It may come from hostile code."""
     kind, type_name, message, line, trace = (text(error, name) for name in ("kind", "type", "message", "line", "traceback"))
     if kind in ("parameter", "strategy"):
         return parameter_error(message, is_executed=kind == "strategy" or call.table is not None)
@@ -84,13 +85,12 @@ def error_of_answer(call: Call, error: Header) -> Error:
         return UserCodeError(f"{call.failure()}: its code host was replaced in the middle of the rows", hint="try again")
     place = f" at {line}" if line else ""
     cause = {"exit": f"ended the process by {type_name}", "memory": f"used more memory than allowed: {type_name}"}
-    reason = f"{cause.get(kind, type_name)}{f': {message}' if message else ''}{place}"
+    is_refused = not network and error.get("is_of_network") is True
+    refusal = "; HEADRACE_CODE_NETWORK does not let it open connections" if is_refused else ""
+    reason = f"{cause.get(kind, type_name)}{f': {message}' if message else ''}{place}{refusal}"
+    hint = REFUSAL_HINT if is_refused else hints(kind)
     message = f"{call.failure(rows_of(call, error))}: {reason}"
-    failure: UserCodeError | FunctionError
-    if call.fails_by_rows:
-        failure = FunctionError(message, hint=hints(kind), cause=reason)
-    else:
-        failure = UserCodeError(message, hint=hints(kind))
+    failure = FunctionError(message, hint=hint, cause=reason) if call.fails_by_rows else UserCodeError(message, hint=hint)
     failure.traceback = trace
     return failure
 

@@ -7,33 +7,30 @@ but the public API, so that it starts fast and user code finds nothing of the sy
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import Final
 
+from headrace.code.attendants import hand_over
 from headrace.code.host_operations import answer
 from headrace.code.protocol import Channel, ChannelError
 from headrace.code.sandbox import WITHOUT, Confinement, confine
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 IDLE_EXIT: Final = 75
 """Exit status of a host that has not been used for some time."""
 CHANNEL_EXIT: Final = 76
 """Exit status of a host whose user code has closed the pipes."""
 FIRST_REQUEST_S: Final = 30.0
-LOG_NOTE: Final = b"\n(further output is left out)\n"
 
 
 def main(text: str) -> None:
     """Serve requests; `text` has the limits of the host."""
     options = json.loads(text)
     channel = take_pipes()
-    missing = confine(Confinement(**options["confinement"]))
-    redirect_output(options["log_bytes"])
+    missing = confine(Confinement(**options["confinement"]), partial(hand_over, options["handover_fd"]))
+    redirect_output()
     for guard in missing:
         sys.stderr.write(f"{WITHOUT[guard]}\n")
     preload()
@@ -78,34 +75,9 @@ def serve(channel: Channel, idle_s: float) -> int:
     return IDLE_EXIT
 
 
-class Log(io.RawIOBase):
-    """The log, up to a size. What user code prints beyond it is left out, so that printing much is no error."""
-
-    def __init__(self, max_bytes: int) -> None:
-        """Write to the descriptor for errors, which is the log."""
-        self._room = max(max_bytes - os.fstat(2).st_size - len(LOG_NOTE), 0)
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
-
-    def write(self, data: Buffer) -> int:
-        """Write as much as there is room for, and claim that it was all."""
-        text = memoryview(data)
-        part = text[: self._room]
-        with contextlib.suppress(OSError):
-            if part:
-                os.write(2, part)
-            if self._room and len(part) < len(text):
-                os.write(2, LOG_NOTE)
-        self._room -= len(part)
-        return len(text)
-
-
-def redirect_output(max_bytes: int) -> None:
-    """Let `print` write to the log."""
-    log = io.BufferedWriter(Log(max_bytes))
-    sys.stdout = sys.stderr = io.TextIOWrapper(log, "utf-8", "backslashreplace", line_buffering=False, write_through=True)
+def redirect_output() -> None:
+    """Let `print` write to the descriptor for errors, which the parent copies to the log."""
+    sys.stdout = sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
 
 
 def flush_output() -> None:

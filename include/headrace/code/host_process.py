@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,12 +14,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, TypeVar
 
 from headrace.code import failures
+from headrace.code.attendants import Attendant
 from headrace.code.failures import Call
 from headrace.code.host_main import CHANNEL_EXIT, IDLE_EXIT
+from headrace.code.logs import Log
 from headrace.code.protocol import (
     Channel,
     ChannelClosedError,
@@ -65,7 +69,7 @@ class HostLimits:
         memory_bytes: memory beside that of Python and its libraries.
         timeout_s: seconds until a request is ended; large tables are divided among several requests.
         log_bytes: size of the log, and of any other file that user code writes.
-        network: whether user code may open connections.
+        network: whether user code may open connections; see `may_connect`.
         folders: folders that user code may read and write, separated by colons; others are closed to it.
         log_folder: folder of the logs; empty for none.
         idle_s: seconds after which a host that is not used ends.
@@ -74,23 +78,29 @@ class HostLimits:
     memory_bytes: int = 1 << 30
     timeout_s: float = 60.0
     log_bytes: int = 10 << 20
-    network: bool = True
+    network: bool = False
     folders: str = ""
     log_folder: str = ""
     idle_s: float = 300.0
 
     @staticmethod
-    def from_settings(settings: Settings) -> HostLimits:
-        """Return the limits that the settings have."""
+    def of(settings: Settings, owner: str, name: str) -> HostLimits:
+        """Return the limits that the settings have for what a user has registered by a name."""
         return HostLimits(
             memory_bytes=int(settings.code_memory[:-1]) << UNIT_BITS[settings.code_memory[-1].lower()],
             timeout_s=settings.code_timeout_s,
             log_bytes=settings.code_log_bytes,
-            network=settings.code_network,
+            network=may_connect(settings, owner, name),
             folders=settings.code_folders,
             log_folder=str(settings.code_log_folder),
             idle_s=settings.code_idle_s,
         )
+
+
+def may_connect(settings: Settings, owner: str, name: str) -> bool:
+    """Return whether the settings grant the network to what a user has registered by a name, in any case."""
+    patterns = (pattern.strip().casefold() for pattern in settings.code_network.split(","))
+    return any(fnmatchcase(f"{owner}/{name}".casefold(), pattern) for pattern in patterns)
 
 
 # The system kills a host when the thread that has started it ends, so one thread that lives as long as the process starts all.
@@ -107,6 +117,7 @@ class CodeHost:
     lock: threading.Lock = field(default_factory=threading.Lock)
     _process: subprocess.Popen[bytes] | None = None
     _channel: Channel | None = None
+    _attendant: Attendant | None = None
     _requests: int = 0
     _missing_guards: tuple[str, ...] = ()
 
@@ -127,7 +138,10 @@ class CodeHost:
         """
         with self.lock:
             try:
-                return read(self._checked(call, self._exchange(request, table)))
+                answer = self._exchange(request, table)
+                if self._attendant is not None:
+                    self._attendant.drain()
+                return read(self._checked(call, answer))
             except (FunctionError, UserCodeError, InvalidCodeError, TypeMismatchError):
                 raise
             except ChannelClosedError:
@@ -164,12 +178,17 @@ class CodeHost:
         if process is not None:
             kill_group(process)
             process.wait(KILL_WAIT_S)
+        if self._attendant is not None:
+            self._attendant.finish()
+            self._attendant = None
 
     def abandon(self) -> None:
         """Close the pipes in a process that was forked from the one that has started the host."""
         self._process = None
         if self._channel is not None:
             self._channel.close()
+        if self._attendant is not None:
+            self._attendant.abandon()
 
     def _exchange(self, request: Header, table: Rows | None) -> Message:
         for is_last in (False, True):
@@ -194,7 +213,7 @@ class CodeHost:
             self._kill()
         if self._channel is None:
             starter = _starters.setdefault(os.getpid(), ThreadPoolExecutor(1, thread_name_prefix="code-hosts"))
-            self._process, self._channel = starter.submit(start, self.path, self.log_name, self.limits).result()
+            self._process, self._channel, self._attendant = starter.submit(start, self.path, self.log_name, self.limits).result()
             self._wait_until_ready(self._channel)
         return self._channel
 
@@ -228,7 +247,7 @@ class CodeHost:
             raise GarbageError("an error without a description")
         if error.get("kind") in ("exit", "memory"):
             self._kill()
-        raise failures.error_of_answer(call, error)
+        raise failures.error_of_answer(call, error, network=self.limits.network)
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -238,8 +257,8 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def start(path: str, log_name: str, limits: HostLimits) -> tuple[subprocess.Popen[bytes], Channel]:
-    """Start a host for the code in a file; its output goes to a log."""
+def start(path: str, log_name: str, limits: HostLimits) -> tuple[subprocess.Popen[bytes], Channel, Attendant]:
+    """Start a host for the code in a file, with what attends to it; its output goes to a log."""
     folders = [folder for folder in limits.folders.split(":") if folder]
     search_path = package_path()
     confinement = Confinement(
@@ -250,40 +269,34 @@ def start(path: str, log_name: str, limits: HostLimits) -> tuple[subprocess.Pope
         readable=[*search_path, *([path] if path else []), *folders],
         writable=folders,
     )
-    options = {"confinement": asdict(confinement), "log_bytes": limits.log_bytes, "idle_s": limits.idle_s}
+    handover, its_handover = socket.socketpair()
+    options = {"confinement": asdict(confinement), "idle_s": limits.idle_s, "handover_fd": its_handover.fileno()}
     command = [sys.executable, "-I", "-S", "-B", "-c", START, json.dumps(search_path), json.dumps(options)]
-    with open_log(Path(limits.log_folder, log_name) if limits.log_folder else None, limits.log_bytes) as log:
+    with its_handover:
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=log,
+            stderr=subprocess.PIPE,
+            pass_fds=(its_handover.fileno(),),
             env={**ENVIRONMENT, **({"TMPDIR": folders[0]} if folders else {})},
             cwd="/",
             start_new_session=True,
         )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    read_fd, write_fd = os.dup(process.stdout.fileno()), os.dup(process.stdin.fileno())
-    process.stdout.close()
-    process.stdin.close()
-    return process, Channel(read_fd, write_fd, max_body_bytes=limits.memory_bytes)
+    write_fd, read_fd, output_fd = (own_descriptor(pipe) for pipe in (process.stdin, process.stdout, process.stderr))
+    log = Log(Path(limits.log_folder, log_name) if limits.log_folder else None, limits.log_bytes)
+    attendant = Attendant(process.pid, output_fd, handover, log)
+    return process, Channel(read_fd, write_fd, max_body_bytes=limits.memory_bytes), attendant
+
+
+def own_descriptor(pipe: IO[bytes] | None) -> int:
+    """Return a descriptor of a pipe, which is closed with it no more."""
+    assert pipe is not None
+    with pipe:
+        return os.dup(pipe.fileno())
 
 
 def package_path() -> list[str]:
     """Return where a host finds Headrace and the installed packages: not the current folder, which may be the user's home."""
     own = str(Path(__file__).resolve().parents[2])
     return [own, *(entry for entry in sys.path if Path(entry).name in PACKAGE_FOLDERS and entry != own)]
-
-
-def open_log(path: Path | None, max_bytes: int) -> IO[bytes]:
-    """Open a log to append to it; begin a new one if it is half full, and keep the one before."""
-    try:
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_file() and path.stat().st_size > max_bytes // 2:
-                path.replace(path.with_suffix(".1"))
-            return path.open("ab")
-    except OSError:  # as on an executor of another machine that has no such folder
-        pass
-    return Path(os.devnull).open("ab")

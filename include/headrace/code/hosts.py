@@ -22,6 +22,7 @@ from headrace.code.host_process import CodeHost, HostLimits
 from headrace.code.protocol import Header, Message, encode_parameters
 from headrace.errors import Error, UserCodeError
 from headrace.model.functions import Artifact
+from headrace.settings import Settings
 from headrace.udf import Parameters
 
 __all__ = ["CallDescription", "ClassDescription", "CodeHosts", "HostLimits", "HostedClass", "current_hosts"]
@@ -123,6 +124,11 @@ class HostedClass:
         """Return a class `module.Class` of an artifact, which is copied to this machine."""
         module, _, name = class_name.rpartition(".")
         return cls(str(store.local_path(artifact)), artifact.sha256, module, name, owner, limits, function=function)
+
+    @classmethod
+    def registered(cls, artifact: Artifact, class_name: str, owner: str, name: str, settings: Settings) -> HostedClass:
+        """Return a class `module.Class` of an artifact that a user registers, or has registered, by a name."""
+        return cls.of(artifact, class_name, owner, ArtifactStore.of(settings), HostLimits.of(settings, owner, name))
 
     @property
     def location(self) -> list[str]:

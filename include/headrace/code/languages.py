@@ -137,7 +137,7 @@ def class_of(registered: RegisteredFunction, settings: Settings) -> FunctionClas
     """Return the class of a registered function."""
     if registered.artifact is None:
         return LibraryClass(registered.class_name, settings.library_max_steps)
-    store, limits = ArtifactStore.of(settings), HostLimits.from_settings(settings)
+    store, limits = ArtifactStore.of(settings), HostLimits.of(settings, registered.owner, registered.name)
     return ArtifactClass(store, registered.artifact, registered.class_name, registered.owner, limits)
 
 

@@ -37,8 +37,9 @@ def module_function(registered: RegisteredFunction, settings: Settings) -> Arrow
     """Return what the language calls by the name of a registered function."""
     assert registered.artifact is not None
     adapter = AGGREGATE if registered.is_aggregate else SCALAR
-    store, limits = ArtifactStore.of(settings), HostLimits.from_settings(settings)
-    source = ArtifactClass(store, registered.artifact, f"{registered.module}.{adapter}", registered.owner, limits, registered.name)
+    store, owner, name = ArtifactStore.of(settings), registered.owner, registered.name
+    limits = HostLimits.of(settings, owner, name)
+    source = ArtifactClass(store, registered.artifact, f"{registered.module}.{adapter}", owner, limits, name)
     binding = ModuleBinding(source, registered)
     summary = f"the Python function {registered.class_name}"
     if registered.is_aggregate:

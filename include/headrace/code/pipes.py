@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, TypeVar
 
 from headrace.code.answers import Changes, read_changes
-from headrace.code.artifacts import ArtifactStore
 from headrace.code.failures import Call, text
-from headrace.code.hosts import HostedClass, HostLimits, current_hosts
+from headrace.code.hosts import HostedClass, current_hosts
 from headrace.code.pipe_events import decode_events, encode_events, rows_of
 from headrace.code.protocol import GarbageError, Header, Message
 from headrace.errors import Error, ProgrammingError
@@ -89,7 +88,7 @@ class PluginInstance:
             runtime: The pipe.
             user: What no other instance has, so that it has a process of its own; empty for one that is only validated.
         """
-        hosted = hosted_class(plugin.artifact, plugin.class_name, plugin.owner, settings)
+        hosted = HostedClass.registered(plugin.artifact, plugin.class_name, plugin.owner, plugin.name, settings)
         return cls(plugin, replace(hosted, user=user), attributes, runtime)
 
     def validate(self) -> str | None:
@@ -161,20 +160,16 @@ class PluginInstance:
         return current_hosts().host(self.hosted).ask(call, request, read, body if events else None)
 
 
-def describe_plugin(artifact: Artifact, class_name: str, owner: str, settings: Settings) -> PluginDescription:
-    """Load a class `module.Class` of an artifact in a code host, and return what plugin it is.
+def describe_plugin(artifact: Artifact, class_name: str, owner: str, name: str, settings: Settings) -> PluginDescription:
+    """Load a class `module.Class` of an artifact, which a user registers by a name, in a code host, and return what plugin it is.
 
     Raises:
         InvalidCodeError: The artifact has no such class, or it is no plugin of pipes.
         UserCodeError: Loading it fails, takes too long, or ends the process.
         StorageError: The artifact cannot be copied to this machine.
     """
-    return hosted_class(artifact, class_name, owner, settings).ask({"operation": "describe_pipe_plugin"}, read_description)
-
-
-def hosted_class(artifact: Artifact, class_name: str, owner: str, settings: Settings) -> HostedClass:
-    """Return a class `module.Class` of an artifact, which is copied to this machine."""
-    return HostedClass.of(artifact, class_name, owner, ArtifactStore.of(settings), HostLimits.from_settings(settings))
+    hosted = HostedClass.registered(artifact, class_name, owner, name, settings)
+    return hosted.ask({"operation": "describe_pipe_plugin"}, read_description)
 
 
 def rows_text(events: Sequence[Event]) -> str:

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.code.artifacts import ArtifactStore
 from headrace.code.tdengine_modules import ALL_FUNCTIONS, check_module
-from headrace.errors import Error
+from headrace.errors import Error, InvalidCodeError
 from headrace.model.failpoints import failpoint
 from headrace.model.functions import Artifact, FunctionKind
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
-    from headrace.code.hosts import ClassDescription, HostedClass
+    from headrace.code.hosts import ClassDescription
     from headrace.settings import Settings
 
 LOCK: Final = "artifacts"
+ZIP_MAGIC: Final = (b"PK\3\4", b"PK\5\6")
+"""How a zip begins: with a file, or with its end if it is empty."""
 logger = logging.getLogger(__name__)
 
 
@@ -27,46 +29,47 @@ def store_code(name: str, content: bytes, catalog: Catalog, settings: Settings) 
     """Store the content of a file.
 
     Raises:
+        InvalidCodeError: It is neither Python code nor a zip. A program or library is not stored, even if a zip is hidden in it.
         LimitError: It is too large.
         StorageError: It cannot be stored.
     """
+    if b"\0" in content if name.endswith(".py") else not content.startswith(ZIP_MAGIC):
+        expected = "Python code, which is text" if name.endswith(".py") else "a wheel or a zip"
+        raise InvalidCodeError(f"{name} is not {expected}", hint="check the file and its name")
     with catalog.lock(LOCK):
         artifact = ArtifactStore.of(settings).put(name, content)
     failpoint("code.stored")
     return artifact
 
 
-def describe_class(artifact: Artifact, class_name: str, owner: str, settings: Settings) -> ClassDescription:
-    """Load a class `module.Class` of an artifact in a code host, and return what it is.
+def describe_class(artifact: Artifact, class_name: str, owner: str, name: str, settings: Settings) -> ClassDescription:
+    """Load a class `module.Class` of an artifact, which a user registers by a name, in a code host, and return what it is.
 
     Raises:
         InvalidCodeError: The artifact has no such class, or it is no class of user code.
         UserCodeError: Loading it fails, takes too long, or ends the process.
         StorageError: The artifact cannot be copied to this machine.
     """
-    module, _, name = class_name.rpartition(".")
-    description = _hosted(artifact, module, name, owner, settings).describe()
+    from headrace.code.hosts import HostedClass
+
+    description = HostedClass.registered(artifact, class_name, owner, name, settings).describe()
     failpoint("code.described")
     return description
 
 
-def check_functions(artifact: Artifact, module: str, kind: FunctionKind, owner: str, settings: Settings) -> None:
-    """Load a module of TDengine's Python functions in a code host, and check that it defines what the kind of function needs.
+def check_functions(artifact: Artifact, module: str, kind: FunctionKind, owner: str, name: str, settings: Settings) -> None:
+    """Load the module of a function in TDengine's language in a code host, and check that it defines what its kind needs.
 
     Raises:
         InvalidCodeError: It does not.
         UserCodeError: Loading it fails, takes too long, or ends the process.
         StorageError: The artifact cannot be copied to this machine.
     """
-    check_module(module, kind, _hosted(artifact, module, "", owner, settings).defined_functions(ALL_FUNCTIONS))
+    from headrace.code.hosts import HostedClass
+
+    hosted = HostedClass.registered(artifact, f"{module}.", owner, name, settings)
+    check_module(module, kind, hosted.defined_functions(ALL_FUNCTIONS))
     failpoint("code.described")
-
-
-def _hosted(artifact: Artifact, module: str, class_name: str, owner: str, settings: Settings) -> HostedClass:
-    from headrace.code.hosts import HostedClass, HostLimits
-
-    path = ArtifactStore.of(settings).local_path(artifact)
-    return HostedClass(str(path), artifact.sha256, module, class_name, owner, HostLimits.from_settings(settings))
 
 
 def keep_for_now(artifact: Artifact | None, settings: Settings) -> None:

@@ -70,7 +70,7 @@ class HostedTrigger:
     @classmethod
     def of(cls, trigger: RegisteredTrigger, settings: Settings) -> HostedTrigger:
         """Return a trigger with its code, which is copied to this machine."""
-        return cls.stored(trigger, ArtifactStore.of(settings), HostLimits.from_settings(settings))
+        return cls.stored(trigger, ArtifactStore.of(settings), HostLimits.of(settings, trigger.owner, trigger.name))
 
     @classmethod
     def stored(cls, trigger: RegisteredTrigger, store: ArtifactStore, limits: HostLimits) -> HostedTrigger:

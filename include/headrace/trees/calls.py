@@ -73,14 +73,14 @@ class TaskTriggers:
         devices: The devices of the rows.
         precision: That of the database.
         store: The code of the triggers.
-        limits: What a host may use.
+        limits: What a host may use, by the trigger's id.
     """
 
     matched: Sequence[MatchedTrigger]
     devices: Mapping[str, Device]
     precision: Precision
     store: ArtifactStore
-    limits: HostLimits
+    limits: Mapping[str, HostLimits]
 
     def call(self, batches: Iterable[pa.Table]) -> CallResults:
         """Call the triggers with rows, which are in the columns of their table."""
@@ -98,7 +98,7 @@ class TaskTriggers:
     def _fire(self, trigger: RegisteredTrigger, rows: TabletRows) -> FireResult:
         key = (trigger.id, self.store.uri)
         if key not in _hosted:
-            _hosted[key] = HostedTrigger.stored(trigger, self.store, self.limits)
+            _hosted[key] = HostedTrigger.stored(trigger, self.store, self.limits[trigger.id])
         return _hosted[key].fire_stateless(rows)
 
 

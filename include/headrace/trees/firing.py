@@ -80,8 +80,8 @@ class Firing:
         in_tasks = [one for one in matched if written.map_in_tasks is not None and not one.trigger.is_stateful]
         if written.map_in_tasks is not None and in_tasks:
             settings = self.context.settings
-            store, limits = ArtifactStore.of(settings), HostLimits.from_settings(settings)
-            triggers = TaskTriggers(in_tasks, written.devices, written.precision, store, limits)
+            limits = {one.trigger.id: HostLimits.of(settings, one.trigger.owner, one.trigger.name) for one in in_tasks}
+            triggers = TaskTriggers(in_tasks, written.devices, written.precision, ArtifactStore.of(settings), limits)
             try:
                 yield from written.map_in_tasks(triggers.call)
             except Error as error:

@@ -112,7 +112,7 @@ def load_function(statement: CreateFunction, source: CodeSource, session: Sessio
     content = CODE.read(statement, source)
     artifact = store_code(source.name, content, catalog, settings)
     try:
-        description = describe_class(artifact, statement.class_name, session.user, settings)
+        description = describe_class(artifact, statement.class_name, session.user, statement.name, settings)
     except (InvalidCodeError, UserCodeError) as error:
         raise CODE.load_error(statement, as_hint(error)) from error
     if description.kind not in ("UDTF", "UDAF"):

@@ -80,7 +80,7 @@ def load_module(statement: CreateModuleFunction, source: CodeSource, session: Se
     module, settings = PurePath(source.name).stem, session.context.settings
     try:
         artifact = store_code(source.name, source.read(), session.context.catalog, settings)
-        check_functions(artifact, module, kind, session.user, settings)
+        check_functions(artifact, module, kind, session.user, statement.name, settings)
     except Error as error:
         error.span = error.span or statement.span
         raise

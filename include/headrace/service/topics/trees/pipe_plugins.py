@@ -87,7 +87,7 @@ def load_plugin(statement: CreatePipePlugin, source: CodeSource, session: Sessio
     content = CODE.read(statement, source)
     artifact = store_code(source.name, content, context.catalog, context.settings)
     try:
-        description = describe_plugin(artifact, statement.class_name, session.user, context.settings)
+        description = describe_plugin(artifact, statement.class_name, session.user, statement.name, context.settings)
     except (InvalidCodeError, UserCodeError) as error:
         raise CODE.load_error(statement, as_hint(error)) from error
     failpoint("code.described")
