@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import struct
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,6 +56,8 @@ class Query:
     constants: tuple[Any, Any] = (None, None)
     is_whole: bool = False
     """Whether the value is an integer."""
+    is_single: bool = False
+    """Whether the value is a number of single precision."""
     digits: int | None = None
     """The digits after the point that the type of the value has."""
     shown: Callable[[Any], Any] = lambda value: value
@@ -109,6 +112,8 @@ class Evaluator:
     open_groups: set[Group] = field(default_factory=set)
     """Partial groups with windows of rows that were recalculated: how many of their rows are read again is not documented."""
     forced_until: int = 0
+    backfilled: dict[Place, list[Image]] | None = None
+    """The windows after a backfill, after which nothing happens any more."""
     recomputed_until: int = 0
     """The watermark when all results were computed from the stored rows."""
 
@@ -236,6 +241,21 @@ class Evaluator:
             elif self.query.windows is not None:
                 self.partial_groups.add(self.query.group(image.row))
 
+    def backfill(self) -> None:
+        """Compute the closed windows from the stored rows; open ones stay those of the rows that the stream has seen."""
+        seen = {place: images for place, images in self.windows().items() if place in self.written}
+        self.recompute()
+        if self.query.windows is None or self.query.takes_earlier_rows:
+            return
+        stored, is_open = self.windows(), self.open_places()
+        live_from: dict[Group, int] = {}
+        for group, start in is_open:
+            live_from[group] = min(start, live_from.get(group, start))
+        closed = {place: images for place, images in stored.items() if place not in is_open}
+        live = {place: images for place, images in seen.items() if place[1] >= live_from.get(place[0], math.inf)}
+        self.backfilled = closed | live
+        self.written = set(self.backfilled)
+
     def recompute(self) -> None:
         """Compute all results from the stored rows, as a history does."""
         self.is_running = True
@@ -303,6 +323,8 @@ class Evaluator:
 
     def windows(self) -> dict[Place, list[Image]]:
         """Return the windows that have rows, with the versions of rows that count."""
+        if self.backfilled is not None:
+            return self.backfilled
         if isinstance(self.query.windows, Grid):
             return {place: list(images) for place, images in self.in_interval.items() if images}
         return {place: images for group in self.counted for place, images in self.windows_of(group).items()}
@@ -406,4 +428,6 @@ def gap(query: Query, before: tuple[Any, ...], after: tuple[Any, ...], share: fl
     value = float(low) + (float(high) - float(low)) * share
     if query.digits is not None:
         return first, Decimal(value).quantize(Decimal(10) ** -query.digits, ROUND_HALF_UP)
+    if query.is_single:
+        return first, struct.unpack("f", struct.pack("f", value))[0]
     return first, math.trunc(value) if query.is_whole else value

@@ -116,14 +116,22 @@ class Play:
             passes,
             PARTITIONS[chosen["partition"]][2],
             chosen["fill"],
-            (7, constant(chosen["aggregate"], column)),
+            (7, self.constant()),
             shown=self.length_in_ticks if (chosen["aggregate"], column) == ("spread", "at") else lambda value: value,
             bounding="g" if chosen["window"] in ("state", "event") else None,
             takes_earlier_rows=chosen["window"] in (*INTERVALS, "session"),
             is_whole=chosen["aggregate"] == "count"
             or (column in "ibuwat" and chosen["aggregate"] in ("sum", "min", "max", "first", "last")),
+            is_single=column == "f" and chosen["aggregate"] in ("min", "max", "first", "last"),
             digits=3 if column == "c" and chosen["aggregate"] in ("sum", "min", "max", "first", "last", "spread") else None,
         )
+
+    def constant(self) -> Any:
+        """Return the second value of FILL(VALUE, 7, 7): of a timestamp, the microseconds of 7 ticks."""
+        multiplier, divisor = TICKS[self.combination["precision"]]
+        if self.combination["aggregate"] in ("count", "sum", "avg", "spread", "stddev"):
+            return 7
+        return {"s": "7", "n": "7", "e": True, "at": 7 * divisor // multiplier}.get(self.combination["type"], 7)
 
     def length_in_ticks(self, length: int | None) -> int | None:
         multiplier, divisor = TICKS[self.combination["precision"]]
@@ -300,10 +308,3 @@ def values(seed: int, base: int) -> dict[str, Any]:
         "at": base + seed * SECOND,
     }
     return {"g": (1, 1, 2, 3)[seed % 4]} | (dict.fromkeys(row) if seed % 5 == 4 else row)
-
-
-def constant(name: str, column: str) -> Any:
-    """Return the value of FILL(VALUE, 7, 7)."""
-    if name == "count" or name in ("sum", "avg", "spread", "stddev"):
-        return 7
-    return {"s": "7", "n": "7", "e": True, "at": 7}.get(column, 7)

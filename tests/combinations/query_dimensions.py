@@ -66,11 +66,14 @@ def is_expressible(combination: Combination) -> bool:
 
 
 def grows(combination: Combination) -> bool:
-    """Return whether a new device would change the number of columns: without ALIGN BY DEVICE and LEVEL, each series is one."""
+    """Return whether a new device would change the number of columns.
+
+    Without ALIGN BY DEVICE and LEVEL, each series is one, and `several` levels have that of the device.
+    """
     if "device" not in (combination.get("first"), combination.get("second")):
         return False
     by_series = has(combination, source=("group", "all"), level="none") and combination.get("into", "nodes") != "nodes"
-    return by_series or has(combination, into="copied")
+    return by_series or has(combination, into="copied") or has(combination, level="several")
 
 
 def is_implied(combination: Combination) -> bool:

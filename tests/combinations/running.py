@@ -101,7 +101,7 @@ class Home(PlayedHome[Play]):
             if play.combination["history"] == "backfill" and play.name not in self.problems:
                 try:
                     self.connection.backfill(stream=f"{play.name}.s")
-                    play.evaluator.recompute()
+                    play.evaluator.backfill()
                 except Error as error:
                     self.note(play, f"{error}")
 

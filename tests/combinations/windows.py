@@ -140,4 +140,4 @@ def months_later(local: dt.datetime, months: int) -> dt.datetime:
 
 
 def microseconds(instant: dt.datetime) -> int:
-    return round((instant.astimezone(dt.UTC) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)).total_seconds()) * SECOND
+    return (instant.astimezone(dt.UTC) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)

@@ -76,12 +76,12 @@ class ForcedModel:
         for group in dict.fromkeys((*groups, *self.last)):
             if group in groups:
                 own = output_row((start, start, groups[group]), self.stream.shape)
+            elif self.stream.fill == "prev":
+                own = (start, *self.last[group][1:])
             elif self.stream.fill:
                 own = (start, *(None for _ in range(6)))
             else:
                 continue
-            if self.stream.fill == "prev" and group in self.last:
-                own = (start, *(old if new is None else new for new, old in zip(own[1:], self.last[group][1:], strict=True)))
             self.last[group] = own
             self.target.append(own)
 

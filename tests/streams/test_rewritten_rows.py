@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import headrace
+from headrace.model.failpoints import FailpointError, armed
 from tests.streams.environment import StreamEnvironment
 
 pytestmark = pytest.mark.spark
@@ -80,3 +84,30 @@ def test_a_closed_window_is_written_again_with_a_row_that_counts_once_more(env: 
     env.insert([("d0", 3000, 1, "x")])
     env.settle()
     assert rows(env, plan) == [(0, 5, 18)]
+
+
+@pytest.mark.parametrize("point", [None, "streams.state.written", "streams.target.committed"])
+def test_a_window_that_closed_before_the_history_ended_is_read_again_with_each_row_once(tmp_path: Path, point: str | None) -> None:
+    """Whether or not a driver dies in between."""
+    windows = ("interval(10s)", "session(ts, 3s)", "state_window(g)", "event_window start with g = 1 end with g = 3")
+    options = "trigger at_once ignore expired 0 ignore update 1 fill_history 1"
+    connection = headrace.connect(tmp_path)
+    for sql in ("create database d", "use d", "create table m (ts timestamp, g int, v int)"):
+        connection.execute(sql)
+    connection.execute("insert into m values (1000, 1, 1) (2000, 1, 2) (4000, 3, 4) (100000, 2, 0) (200000, 1, 0)")
+    queries = [f"select _wstart ws, count(*) n, sum(v) total from m {window}" for window in windows]
+    for number, query in enumerate(queries):
+        connection.execute(f"create stream s{number} {options} into o{number} as {query}")
+    connection.settle()
+    connection.execute("insert into m values (2000, 1, 20)")
+    if point is not None:
+        with armed(f"{point}:1:raise"), suppress(FailpointError, headrace.Error):
+            connection.settle()
+        connection.close()
+        connection = headrace.connect(tmp_path)
+        connection.execute("use d")
+    connection.settle()
+    for number, query in enumerate(queries):
+        expected = [row for row in connection.execute(query).fetchall() if row[0].timestamp() < 50]
+        assert connection.execute(f"select ws, n, total from o{number} where ws < 50000 order by ws").fetchall() == expected, query
+    connection.close()

@@ -59,13 +59,17 @@ def test_a_backfill_leaves_open_windows_to_the_live_stream(connection: headrace.
     assert (len(before), rows(connection, "select ws, n from o")) == (1, before)
 
 
-@pytest.mark.parametrize("how", ["reset", "backfill"])
+@pytest.mark.parametrize(
+    ("how", "fill"), [("reset", ""), ("backfill", ""), ("backfill", " fill(next)"), ("backfill", " fill(value, 9)")]
+)
 @pytest.mark.parametrize("naming", ["", " tags (p varchar(20)) subtable(concat('o_', p))"])
-def test_results_of_a_group_without_rows_go_and_others_stay(connection: headrace.Connection, how: str, naming: str) -> None:
+def test_results_of_a_group_without_rows_go_and_others_stay(
+    connection: headrace.Connection, how: str, fill: str, naming: str
+) -> None:
     """With IGNORE UPDATE 1 the earlier results stay when the tag changes."""
-    by_site = "select _wstart ws, sum(v) total from m partition by site p interval(1s)"
+    by_site = f"select _wstart ws, sum(v) total from m partition by site p interval(1s){fill}"
     connection.execute(f"create stream s ignore update 1 trigger at_once into o{naming} as {by_site}")
-    connection.execute("insert into m1 values (1000, 1) (9000, 2) m2 values (1000, 4)")
+    connection.execute("insert into m1 values (1000, 1) (9000, 2) m2 values (1000, 4) (4000, 4)")
     connection.settle()
     tag = "'x'" if naming else "5"
     connection.execute(f"create table by_hand using o tags ({tag})")
@@ -78,3 +82,21 @@ def test_results_of_a_group_without_rows_go_and_others_stay(connection: headrace
     connection.settle()
     assert rows(connection, "select ws, total from o where total <> 99") == rows(connection, by_site)
     assert rows(connection, "select total from by_hand") == [(99,)]
+
+
+@pytest.mark.parametrize("fill", ["", " fill(null)"])
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_backfill_retracts_the_results_of_a_dropped_subtable(connection: headrace.Connection, fill: str, left: int) -> None:
+    """Without a backfill, they stay."""
+    by_name = f"select _wstart ws, sum(v) total from m partition by tbname interval(1s){fill}"
+    connection.execute(f"create stream s trigger at_once into o as {by_name}")
+    connection.execute("insert into m2 values (1000, 4) (4000, 4) (20000, 1)" + " m1 values (10000, 1) (20000, 2)" * left)
+    connection.settle()
+    before = rows(connection, "select ws, total from o")
+    connection.execute("drop table m2")
+    connection.settle()
+    assert rows(connection, "select ws, total from o") == before
+    connection.backfill(stream="d.s")
+    after = rows(connection, "select cast(ws as bigint), total from o where cast(ws as bigint) < 20000")
+    expected = rows(connection, by_name.replace("_wstart ws", "cast(_wstart as bigint) ws"))
+    assert after == [row for row in expected if row < (20000,)]

@@ -48,12 +48,13 @@ class FillPlan:
 
     Attributes:
         values: For mode VALUE, one constant per filled output, hidden outputs last.
-        between: Whether only windows between two existing ones are added, with values that depend on these two alone, and existing
-            windows keep their NULLs: the FILL of a stream that does not follow the clock.
+        keeps_nulls: Whether existing windows keep their NULLs, and the windows next to them take these over, as in streams.
+        between: Whether only windows between two existing ones are added: the FILL of a stream that does not follow the clock.
     """
 
     mode: FillMode
     values: tuple[Node, ...] = ()
+    keeps_nulls: bool = False
     between: bool = False
 
 

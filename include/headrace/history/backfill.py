@@ -29,6 +29,7 @@ from headrace.model.progress import Progress, no_progress
 from headrace.model.time import Duration
 from headrace.model.windows import WindowGrid
 from headrace.storage.delta.scans import Extent
+from headrace.storage.values.scalars import stored_nanoseconds
 from headrace.streams import lifecycle
 from headrace.streams.definition import define
 from headrace.streams.definition.define import StreamPlan
@@ -91,6 +92,8 @@ def plan_chunks(
             ranges = ranges_by_series(context, record, plan, offsets, extents, max_rows)
         else:
             ranges = ranges_by_time(plan, grid, extents, max_rows, start, end, duration)
+            if run != HISTORY:
+                ranges = widened_to_results(context, plan, grid, ranges, start, end)
         chunks = [range_.to_chunk(job_id, run, number) for number, range_ in enumerate(ranges)]
         return context.catalog.ledger.plan(job_id, run, chunks)
 
@@ -129,6 +132,21 @@ def ranges_by_time(
         ranges = chunk_by_rows(extents, grid, max(1, rows // windows_per_row(plan)), start=start, end=end)
     whole = whole_range(extents)
     return ranges or [ChunkRange(whole.start if start is None else start, whole.end if end is None else end, 0)]
+
+
+def widened_to_results(
+    context: Context, plan: StreamPlan, grid: WindowGrid, ranges: Sequence[ChunkRange], start: int | None, end: int | None
+) -> list[ChunkRange]:
+    """Return ranges of which the first and the last reach to the ends of the target, whose results may have lost their rows."""
+    bounds = context.tables.bounds(plan.target)
+    if bounds is None:
+        return list(ranges)
+    tick, unit = plan.query.precision.nanoseconds, stored_nanoseconds(plan.target_database.precision)
+    first, last = grid.floor(bounds.low * unit // tick), grid.floor(-(-bounds.high * unit // tick)) + grid.step
+    first = first if start is None else max(first, grid.floor(start))
+    last = last if end is None else min(last, grid.ceiling(end))
+    widened = [replace(ranges[0], start=min(ranges[0].start, first)), *ranges[1:]]
+    return [*widened[:-1], replace(widened[-1], end=max(widened[-1].end, last))]
 
 
 def whole_range(extents: Sequence[Extent]) -> ChunkRange:

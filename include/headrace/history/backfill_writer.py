@@ -32,11 +32,11 @@ from headrace.model.jobs import JobRecord
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import Offsets, furthest, latest
 from headrace.model.run_reports import RunReport, chunk_report, reported
-from headrace.model.time import Precision
 from headrace.model.windows import WindowGrid
 from headrace.storage import Bounds, Commit, ExpectedTransaction
 from headrace.storage.delta.commits import RETIRED, chunk_app, stream_app
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
+from headrace.storage.values.scalars import stored_nanoseconds
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.failures import translate_errors
 from headrace.streams.quarantine.stored_rows import without_quarantine
@@ -226,5 +226,5 @@ class BackfillWriter:
     def _target_bounds(self, first: int, last: int) -> Bounds:
         """Convert event times of the source, in ticks, to the units that the target stores."""
         tick = self._plan.source_database.precision.nanoseconds
-        unit = 1 if self._plan.target_database.precision is Precision.NANOSECOND else 1_000
+        unit = stored_nanoseconds(self._plan.target_database.precision)
         return Bounds(first * tick // unit, last * tick // unit)

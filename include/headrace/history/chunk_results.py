@@ -73,6 +73,7 @@ class FilledChunkResult:
         self._target = target
         self._windows = windows
         self._retractions = windows.slice(0, 0)
+        self._former: pa.Table | None = None
         self._filler = Filler(context, target.plan, target)
 
     def windows(self) -> Iterator[pa.Table]:
@@ -82,9 +83,12 @@ class FilledChunkResult:
         """Only a recomputation has such a result, so that its groups are known."""
         assert scope is not None
         self._retractions = self._filler.other_windows(self._windows, bounds, scope.groups())
+        key = list(self._target.plan.target.primary_key)
+        present = self._context.tables.scan(self._target.plan.target, columns=key, bounds=bounds)
+        self._former = present.filter(pc.is_in(present[key[0]], scope.former_subtables(present[key[0]])))
 
     def write(self, commit: Commit) -> None:
-        self._filler.commit(self._windows, self._retractions, commit)
+        self._filler.commit(self._windows, self._retractions, commit, self._former)
 
 
 class DataFrameChunkResult:
@@ -168,11 +172,16 @@ class RetractionScope:
     def own_subtables(self, names: pa.ChunkedArray) -> pa.Array:
         """Return those of these subtables that belong to groups, now or before their rows got other keys."""
         distinct = pc.unique(names)
-        is_own = pc.is_in(distinct, find_subtables(self.target, self.groups()))
-        if self.all_groups is not None and not pc.all(is_own).as_py():
-            is_former = pc.invert(pc.is_in(distinct, find_subtables(self.target, self.all_groups())))
-            is_own = pc.or_(is_own, pc.and_(is_former, self.target.plan.groups.is_generated(distinct)))
-        return distinct.filter(is_own)
+        own = distinct.filter(pc.is_in(distinct, find_subtables(self.target, self.groups())))
+        return own if len(own) == len(distinct) else pa.concat_arrays([own, self.former_subtables(distinct)])
+
+    def former_subtables(self, names: pa.Array) -> pa.Array:
+        """Return those of these subtables that belonged to groups that no row has any more."""
+        distinct = pc.unique(names)
+        if self.all_groups is None:
+            return distinct.slice(0, 0)
+        is_former = pc.invert(pc.is_in(distinct, find_subtables(self.target, self.all_groups())))
+        return distinct.filter(pc.and_(is_former, self.target.plan.groups.is_generated(distinct)))
 
     def live_from(self) -> pa.Table | None:
         """Return the subtables with windows that are left to the live stream, and the start of the first."""

@@ -106,11 +106,11 @@ def ensure_one_row(plan: Plan, windows: DataFrame, first: str) -> DataFrame:
 def neighbor_columns(fill: FillPlan, keys: list[str], values: list[Output]) -> list[str]:
     """Return columns for the start of the next window, whether a window is the first one, and values to fill with."""
     order = [WSTART]
-    following = "" if fill.between else " IGNORE NULLS"
+    following = "" if fill.keeps_nulls else " IGNORE NULLS"
     columns = [f"lead({WSTART}) {over(keys, order)} AS {NEXT}", f"lag({WSTART}) {over(keys, order)} IS NULL AS _first"]
     for output in values:
         match fill.mode:
-            case FillMode.PREV if fill.between:
+            case FillMode.PREV if fill.keeps_nulls:
                 columns.append(f"{output.column} AS {neighbor_name(output)}")
             case FillMode.PREV:
                 columns.append(f"last({output.column}, true) {over(keys, order, THROUGH_CURRENT_ROW)} AS {neighbor_name(output)}")
@@ -163,9 +163,9 @@ def slides_between(window: IntervalWindow, first: str, second: str, precision: P
 def filled_value(fill: FillPlan, output: Output, number: int) -> str:
     """Return an output: its own value in an existing window (the neighbor's if NULL), else the value of the mode."""
     own, neighbor = output.column, neighbor_name(output)
-    if fill.between and fill.mode in (FillMode.PREV, FillMode.NEXT):
+    if fill.keeps_nulls and fill.mode in (FillMode.PREV, FillMode.NEXT):
         return f"if({STEP} = 0L, {own}, {neighbor})"
-    if fill.between and fill.mode in (FillMode.VALUE, FillMode.VALUE_F):
+    if fill.keeps_nulls and fill.mode in (FillMode.VALUE, FillMode.VALUE_F):
         return f"if({STEP} = 0L, {own}, {fill.values[number]})"
     match fill.mode:
         case FillMode.PREV:

@@ -232,6 +232,11 @@ def stored_units_per_tick(precision: Precision) -> int:
     return MICROSECONDS_PER_MILLISECOND if precision is Precision.MILLISECOND else 1
 
 
+def stored_nanoseconds(precision: Precision) -> int:
+    """Return how many nanoseconds a stored unit has."""
+    return 1 if precision is Precision.NANOSECOND else 1_000
+
+
 def _timestamp(value: object, _: DataType, context: TimeContext) -> int:
     ticks = to_ticks(value, context)
     low, high = tick_range(context.precision)

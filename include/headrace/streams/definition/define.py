@@ -399,13 +399,10 @@ class Definer:
         plan = bind(query, self.scope, stream=True)
         assert isinstance(plan, Plan)
         window = plan.window
-        if (
-            not isinstance(window, IntervalWindow)
-            or window.fill is None
-            or self.statement.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE
-        ):
+        if not isinstance(window, IntervalWindow) or window.fill is None:
             return plan
-        window = replace(window, fill=replace(window.fill, between=True))
+        is_clocked = self.statement.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE
+        window = replace(window, fill=replace(window.fill, keeps_nulls=True, between=not is_clocked))
         return replace(plan, selection=replace(plan.groups, window=window))
 
     def assign_to_target(self, plan: Plan, layout: Layout) -> Plan:

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from headrace.compute.window_plans import IntervalWindow
 from headrace.context import Context
 from headrace.errors import HistoryGoneError
-from headrace.model.time import Precision
 from headrace.storage import Bounds
+from headrace.storage.values.scalars import stored_nanoseconds
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.gaps import Neighborhood, WindowKeys
 from headrace.streams.filling.marks import MARK, marked_table, window_mark
@@ -204,17 +204,13 @@ class EmittedWindows:
     def _ticks(self, rows: pa.Table) -> Int64s:
         """Return the timestamps of rows in ticks of the source."""
         stored = to_numpy(rows[self.table.timestamp.name].cast(pa.int64())).astype(np.int64)
-        unit, tick = self._stored_nanoseconds, self.plan.query.precision.nanoseconds
+        unit, tick = stored_nanoseconds(self.plan.target_database.precision), self.plan.query.precision.nanoseconds
         return stored * (unit // tick) if unit >= tick else stored // (tick // unit)
 
     def _bounds(self, first: int, last: int) -> Bounds:
         """Return a range of ticks of the source in the units that the target stores."""
-        unit, tick = self._stored_nanoseconds, self.plan.query.precision.nanoseconds
+        unit, tick = stored_nanoseconds(self.plan.target_database.precision), self.plan.query.precision.nanoseconds
         return Bounds(first * tick // unit, last * tick // unit)
-
-    @property
-    def _stored_nanoseconds(self) -> int:
-        return 1 if self.plan.target_database.precision is Precision.NANOSECOND else 1_000
 
     def committed(self, version: int, names: Sequence[str], near: Neighborhood, rows: pa.Table) -> None:
         """Take over what was committed: changed windows and their neighbors, with their rows.

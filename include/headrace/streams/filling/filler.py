@@ -77,8 +77,8 @@ class Filler:
         self.grid = window_grid(plan.query)
         self.values = FilledValues(context, plan, target)
 
-    def commit(self, upserts: pa.Table, retractions: pa.Table, commit: Commit) -> bool:
-        """Commit windows to write and to retract, with what FILL adds and removes.
+    def commit(self, upserts: pa.Table, retractions: pa.Table, commit: Commit, deletes: pa.Table | None = None) -> bool:
+        """Commit windows to write and to retract, with what FILL adds and removes, and delete rows with the keys `deletes`.
 
         Computes that again if another writer commits in between. Returns False if there is nothing to commit.
 
@@ -87,7 +87,7 @@ class Filler:
             LimitError: FILL would add too many rows.
         """
         for _ in range(MAX_ATTEMPTS):
-            filled = self.fill(upserts, retractions)
+            filled = self.fill(upserts, retractions, deletes)
             if filled is None:
                 return False
             failpoint("streams.filled")
@@ -122,14 +122,14 @@ class Filler:
         present = pa.table({name: groups[name].take(group) for name in columns} | {WSTART: starts[index != NO_ROW]})
         return anti_join(present, windows, [*columns, WSTART])
 
-    def fill(self, upserts: pa.Table, retractions: pa.Table) -> FilledCommit | None:
-        """Return what to commit for windows to write and windows to retract; None if there are none.
+    def fill(self, upserts: pa.Table, retractions: pa.Table, deletes: pa.Table | None = None) -> FilledCommit | None:
+        """Return what to commit for windows to write and to retract, and other keys to delete; None if there are none.
 
         Raises:
             LimitError: FILL would add too many rows.
         """
         changed = self.changed_windows(upserts, retractions)
-        if not changed.names:
+        if not changed.names and not deletes:
             return None
         version = self.emitted.refresh()
         group = np.concatenate((changed.upserts.group, changed.retractions.group))
@@ -138,9 +138,10 @@ class Filler:
         rows = pa.concat_tables([old.rows, changed.rows])
         near = Neighborhood.of(old.keys, written, changed.retractions)
         filled = self.filled_rows(near, rows, changed.keys)
-        return FilledCommit(
-            pa.concat_tables([changed.rows, filled]), self.deleted_keys(near, changed.names), version, changed.names, near, rows
-        )
+        keys = self.deleted_keys(near, changed.names)
+        if deletes:
+            keys = pa.concat_tables([keys, deletes.cast(keys.schema)])
+        return FilledCommit(pa.concat_tables([changed.rows, filled]), keys, version, changed.names, near, rows)
 
     def changed_windows(self, upserts: pa.Table, retractions: pa.Table) -> ChangedWindows:
         """Return the windows of a commit by group. Groups without a subtable are left out."""
@@ -154,7 +155,8 @@ class Filler:
             else:
                 parts.append(windows)
         if not any(part.num_rows for part in parts):
-            return ChangedWindows([], pa.table({}), pa.table({}), *(WindowKeys(*(np.empty(0, np.int64),) * 3),) * 2)
+            nothing = WindowKeys(*(np.empty(0, np.int64),) * 3)
+            return ChangedWindows([], pa.table({}), self.emitted.schema.empty_table(), nothing, nothing)
         keys = pa.concat_tables([part.select(columns) for part in parts if part.num_rows], promote_options="permissive")
         encoded = (
             pa.chunked_array([chunk for one in names for chunk in one.chunks], pa.string()).combine_chunks().dictionary_encode()
