@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headrace.egress import EgressPolicy, serves_only_this_machine
 from headrace.model.access import administrator
 from headrace.model.connections import OpenConnections
 from headrace.model.run_reports import NoReports, RunReports
@@ -64,6 +65,11 @@ class Context:
     group_commit: GroupCommit | None = None
     connections: OpenConnections = field(default_factory=OpenConnections)
     reports: RunReports = field(default_factory=NoReports)
+
+    @property
+    def egress(self) -> EgressPolicy:
+        """What definitions of users may reach."""
+        return EgressPolicy(self.settings, lambda: serves_only_this_machine(self.settings) and not self.catalog.access.has_users())
 
     @property
     def row_writer(self) -> GroupCommit | Writer:

@@ -137,6 +137,10 @@ class PermissionDeniedError(ProgrammingError, code="PERMISSION_DENIED"):
     """The user lacks a right that the statement requires, or the owner of a job one that it requires."""
 
 
+class EgressDeniedError(ProgrammingError, code="EGRESS_DENIED"):
+    """The settings do not allow a definition to name, or to reach, a host, a URI, a file or a folder."""
+
+
 class NotFoundError(ProgrammingError, code="NOT_FOUND"):
     """A database, table, column, tag, stream or function of that name does not exist."""
 

@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from headrace.errors import ConfigurationError
 from headrace.model.dag_options import parse_dag_options
+from headrace.model.egress import parse_rules
 from headrace.model.page_users import parse_page_users
 from headrace.model.snodes import MAX_LEASE_MS
 from headrace.model.spark_options import mask_options, parse_spark_options
@@ -247,10 +248,18 @@ class Settings(BaseSettings):
         "Fernet key that encrypts the passwords of pipes in the catalog; of several, separated by commas, the first encrypts "
         "and all decrypt. If empty, a key is made in the home folder, and processes with other homes cannot read the passwords.",
     )
-    notify_hosts: str = setting(
-        "*",
-        "Hosts to which `NOTIFY` may send: patterns of `host` or `host:port`, separated by commas, in which `*` "
-        "matches any characters, as in `*.example.com`; if empty, none.",
+    egress: str = setting(
+        "",
+        "What definitions of users may reach, separated by commas: `host` or `host:port`, in which `*` matches any characters, "
+        "networks such as `10.0.0.0/8`, and beginnings of URIs such as `https://code.example.com/udf`; `kind=` before one limits "
+        "it to `notify`, `iotdb`, `kafka`, `mqtt`, `websocket`, `oauth` or `code`. `none` allows nothing. If empty, everything "
+        "as long as root is the only user and all servers listen on loopback, else nothing.",
+    )
+    external_locations: str = setting(
+        "",
+        "Files and folders that definitions of users may name, with all below them: paths and `s3:` URIs, separated by commas; "
+        "`none` allows nothing. If empty, all on the same condition. The home, the warehouse and the folders of code are never "
+        "among them.",
     )
     udf_folder: Path = setting(Path("ext/udf"), "Folder of the code of functions; a relative one is below the home folder.")
     trigger_folder: Path = setting(Path("ext/trigger"), "Folder of the code of triggers, likewise.")
@@ -259,11 +268,6 @@ class Settings(BaseSettings):
         "",
         "Folders, separated by colons, from which `file:` URIs of user code may be read, beside `udf_folder`, `trigger_folder` "
         "and `pipe_folder`.",
-    )
-    code_uris: str = setting(
-        "",
-        "Prefixes of `https:` and `s3:` URIs from which user code may be read, separated by commas, such as "
-        "`https://code.example.com/udf,s3://bucket/udf`; if empty, none.",
     )
     code_packages: str = setting(
         "*",
@@ -366,6 +370,12 @@ class Settings(BaseSettings):
     project: Path = setting(
         find_project(), "Folder with `bin/`, `dags/` and `spark_jobs/`: the checkout, or a part of the package."
     )
+
+    @field_validator("egress")
+    @classmethod
+    def _check_egress(cls, text: str) -> str:
+        parse_rules(text)
+        return text
 
     @field_validator("spark_options")
     @classmethod

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from headrace.code.sources import locate_class, locate_file, locate_uri
-from headrace.errors import ConfigurationError, Error, LimitError, NotFoundError, ProgrammingError, StorageError
+from headrace.egress import EgressPolicy
+from headrace.errors import EgressDeniedError, Error, LimitError, NotFoundError, ProgrammingError, StorageError
 from headrace.settings import Settings, load
 from tests.code.https_server import HttpsServer, running_https_server
 
@@ -26,6 +27,11 @@ def folder(settings: Settings) -> Path:
     path = settings.plugin_folder("udf")
     path.mkdir(parents=True)
     return path
+
+
+def closed(settings: Settings) -> EgressPolicy:
+    """Return the policy of a home that several people use."""
+    return EgressPolicy(settings, lambda: False)
 
 
 def write(path: Path, content: bytes = CODE) -> Path:
@@ -52,15 +58,15 @@ def test_files_of_the_plugin_folders_are_read(folder: Path, settings: Settings) 
     write(folder / "double.py")
     trigger = write(settings.plugin_folder("trigger") / "alert.py")
     for uri in (f"file:{folder}/double.py", f"file://{folder}/double.py", f"file://localhost{folder}/double.py", "file:double.py"):
-        source = locate_uri(uri, "udf", settings)
+        source = locate_uri(uri, "udf", closed(settings))
         assert (source.name, source.read()) == ("double.py", CODE)
-    assert locate_uri(f"FILE:{trigger}", "udf", settings).name == "alert.py"
+    assert locate_uri(f"FILE:{trigger}", "udf", closed(settings)).name == "alert.py"
     assert locate_file("double.py", "udf", settings).location == str(folder / "double.py")
 
 
 def test_an_escaped_path_is_unescaped(folder: Path, settings: Settings) -> None:
     write(folder / "my code.py")
-    assert locate_uri(f"file:{folder}/my%20code.py", "udf", settings).read() == CODE
+    assert locate_uri(f"file:{folder}/my%20code.py", "udf", closed(settings)).read() == CODE
 
 
 def test_files_elsewhere_are_refused_whether_they_exist_or_not(folder: Path, settings: Settings, tmp_path: Path) -> None:
@@ -78,10 +84,10 @@ def test_files_elsewhere_are_refused_whether_they_exist_or_not(folder: Path, set
     ]
     for path in paths:
         with pytest.raises(ProgrammingError, match="code must not be read from") as refused:
-            locate_uri(f"file:{path}", "udf", settings)
+            locate_uri(f"file:{path}", "udf", closed(settings))
         assert "HEADRACE_CODE_SOURCE_FOLDERS" in refused.value.hint
     with pytest.raises(ProgrammingError, match="code must not be read from"):
-        locate_uri(f"file:{folder}/%2e%2e/%2e%2e/%2e%2e/outside.py", "udf", settings)
+        locate_uri(f"file:{folder}/%2e%2e/%2e%2e/%2e%2e/outside.py", "udf", closed(settings))
 
 
 @pytest.mark.parametrize("kind", ["udf", "trigger", "pipe"])
@@ -104,13 +110,13 @@ def test_settings_name_the_plugin_folders(kind: str, tmp_path: Path) -> None:
 def test_a_link_within_the_plugin_folder_is_followed(folder: Path, settings: Settings) -> None:
     write(folder / "releases/2/double.py")
     (folder / "current").symlink_to(folder / "releases/2")
-    assert locate_uri(f"file:{folder}/current/double.py", "udf", settings).read() == CODE
+    assert locate_uri(f"file:{folder}/current/double.py", "udf", closed(settings)).read() == CODE
 
 
 def test_a_setting_allows_further_folders(tmp_path: Path) -> None:
     write(tmp_path / "shared/double.py")
     settings = load(home=tmp_path / "home", code_source_folders=f"{tmp_path}/other:{tmp_path}/shared")
-    assert locate_uri(f"file:{tmp_path}/shared/double.py", "udf", settings).read() == CODE
+    assert locate_uri(f"file:{tmp_path}/shared/double.py", "udf", closed(settings)).read() == CODE
 
 
 def test_what_is_no_file_of_code_is_refused(folder: Path, settings: Settings) -> None:
@@ -158,13 +164,13 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
         ("file://host/double.py", "names another machine"),
         ("file:", "the path of the code is empty"),
         ("file:a%00.py", "has a zero byte"),
-        ("https://localhost/double.py", "code must not be read from"),
-        ("s3://bucket/double.py", "code must not be read from"),
+        ("https://localhost/double.py", "HEADRACE_EGRESS does not allow code at https://localhost/double.py"),
+        ("s3://bucket/double.py", "HEADRACE_EGRESS does not allow code at s3://bucket/double.py"),
     ],
 )
 def test_other_uris_are_refused(uri: str, message: str, settings: Settings) -> None:
     with pytest.raises(ProgrammingError) as refused:
-        locate_uri(uri, "udf", settings)
+        locate_uri(uri, "udf", closed(settings))
     assert message in refused.value.message
     assert refused.value.hint
 
@@ -183,8 +189,8 @@ def test_other_uris_are_refused(uri: str, message: str, settings: Settings) -> N
 )
 def test_addresses_below_an_allowed_prefix_are_located(uri: str, tmp_path: Path) -> None:
     prefixes = "https://code.example.com/udf/, https://other.example.com:8443,s3://bucket/udf"
-    settings = load(home=tmp_path / "home", code_uris=prefixes)
-    assert locate_uri(uri, "udf", settings).name == "double.py"
+    settings = load(home=tmp_path / "home", egress=prefixes)
+    assert locate_uri(uri, "udf", closed(settings)).name == "double.py"
 
 
 @pytest.mark.parametrize(
@@ -202,15 +208,17 @@ def test_addresses_below_an_allowed_prefix_are_located(uri: str, tmp_path: Path)
     ],
 )
 def test_addresses_elsewhere_are_refused(uri: str, tmp_path: Path) -> None:
-    settings = load(home=tmp_path / "home", code_uris="https://code.example.com/udf")
-    with pytest.raises(ProgrammingError, match="code must not be read from"):
-        locate_uri(uri, "udf", settings)
+    settings = load(home=tmp_path / "home", egress="https://code.example.com/udf")
+    with pytest.raises(ProgrammingError, match=r"does not allow|is not a valid URI|leads upwards"):
+        locate_uri(uri, "udf", closed(settings))
 
 
-def test_an_invalid_prefix_is_named(tmp_path: Path) -> None:
-    settings = load(home=tmp_path / "home", code_uris="https://host:port/")
-    with pytest.raises(ConfigurationError, match=r"https://host:port/ is not a valid URI"):
-        locate_uri("https://host/double.py", "udf", settings)
+def test_rules_for_other_connections_are_none_for_code(tmp_path: Path) -> None:
+    for rules in ("*", "code.example.com", "kafka=https://code.example.com/"):
+        with pytest.raises(EgressDeniedError):
+            locate_uri("https://code.example.com/double.py", "udf", closed(load(home=tmp_path, egress=rules)))
+    located = locate_uri("https://code.example.com/double.py", "udf", closed(load(home=tmp_path, egress="code=*.example.com")))
+    assert located.name == "double.py"
 
 
 # Downloads
@@ -227,8 +235,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpsSer
 
 def download(server: HttpsServer, path: str, **settings: object) -> bytes:
     """Read code from a server, of which only paths below `/udf` are allowed."""
-    loaded = load(home="unused", code_uris=server.url("/udf"), **settings)
-    return locate_uri(server.url(path), "udf", loaded).read()
+    loaded = load(home="unused", egress=server.url("/udf"), **settings)
+    return locate_uri(server.url(path), "udf", closed(loaded)).read()
 
 
 def test_code_is_downloaded(server: HttpsServer) -> None:
@@ -248,7 +256,7 @@ def test_redirects_to_other_places_are_not_followed(server: HttpsServer, tmp_pat
         ]
         for target in targets:
             server.redirect("/udf/double.py", target)
-            with pytest.raises(Error, match=r"cannot be downloaded: .* not allowed|which is not allowed"):
+            with pytest.raises(Error, match=r"cannot be downloaded: .* not allowed|which is not allowed|does not allow"):
                 download(server, "/udf/double.py")
         assert other.requests == []
     assert server.requests == ["/udf/double.py"] * len(targets)

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.code.artifacts import ArtifactStore
 from headrace.code.sources import locate_uri
+from headrace.egress import EgressPolicy
 from headrace.errors import IntegrityError, LimitError, ProgrammingError, StorageError
 from headrace.model.functions import Artifact
 from headrace.settings import Settings, load
@@ -43,16 +44,16 @@ def test_stored_content_that_was_changed_or_lost_is_noticed(settings: Settings, 
 
 
 def test_code_is_read_from_prefixes_that_are_allowed(bucket: str, object_store: Server, tmp_path: Path) -> None:
-    settings = load(home=tmp_path / "home", code_uris=f"{bucket}/udf", code_max_bytes=50)
+    settings = load(home=tmp_path / "home", egress=f"{bucket}/udf", code_max_bytes=50)
     for name in ("udf/double.py", "udfs/double.py"):
         write(object_store, f"{bucket}/{name}", CODE)
     write(object_store, f"{bucket}/udf/large.py", b"#" * 51)
-    source = locate_uri(f"{bucket}/udf/double.py", "udf", settings)
+    source = locate_uri(f"{bucket}/udf/double.py", "udf", EgressPolicy(settings, lambda: False))
     assert (source.name, source.read()) == ("double.py", CODE)
     for uri in (f"{bucket}/udfs/double.py", f"{bucket}/udf/../udfs/double.py", "s3://other/udf/double.py"):
-        with pytest.raises(ProgrammingError, match="code must not be read from"):
-            locate_uri(uri, "udf", settings)
+        with pytest.raises(ProgrammingError):
+            locate_uri(uri, "udf", EgressPolicy(settings, lambda: False))
     with pytest.raises(StorageError, match=r"udf/missing.py cannot be read"):
-        locate_uri(f"{bucket}/udf/missing.py", "udf", settings).read()
+        locate_uri(f"{bucket}/udf/missing.py", "udf", EgressPolicy(settings, lambda: False)).read()
     with pytest.raises(LimitError, match="has more than 50 bytes"):
-        locate_uri(f"{bucket}/udf/large.py", "udf", settings).read()
+        locate_uri(f"{bucket}/udf/large.py", "udf", EgressPolicy(settings, lambda: False)).read()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace.errors import InvalidStreamError
+from headrace.errors import EgressDeniedError
 from headrace.model.jobs import JobState, StopReason
 from headrace.streams.kind import STREAM
 from headrace.web.view import job_detail
@@ -104,15 +104,15 @@ def test_addresses_of_notifications_are_shown_without_their_secrets(readings: he
 
 
 def test_notifications_go_to_allowed_hosts_only(readings: headrace.Connection) -> None:
-    settings = readings.session.context.settings.model_copy(update={"notify_hosts": "*.example.com"})
+    settings = readings.session.context.settings.model_copy(update={"egress": "*.example.com"})
     statement = (
         "create or replace stream s into o as select _wstart, count(*) n from readings interval(1m) "
         "notify ('ws://{host}') on ('window_open')"
     )
     with headrace.connect(settings=settings, database="d") as connection:
-        with pytest.raises(InvalidStreamError, match="must not send to ws://example") as error:
+        with pytest.raises(EgressDeniedError, match="HEADRACE_EGRESS does not allow notify at ws://example") as error:
             connection.execute(statement.format(host="example.org"))
-        assert error.value.hint == "HEADRACE_NOTIFY_HOSTS allows *.example.com"
+        assert error.value.hint == "the administrator can list it in HEADRACE_EGRESS"
         connection.execute(statement.format(host="a.example.com"))
-        with pytest.raises(InvalidStreamError, match="must not send"):
+        with pytest.raises(EgressDeniedError):
             connection.execute(statement.format(host="example.org"))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
-from http.client import HTTPException, HTTPMessage, HTTPResponse
-from typing import IO, Final
+from http.client import HTTPException, HTTPMessage, HTTPResponse, HTTPSConnection
+from typing import IO, Any, Final
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
-from headrace.code.permitted import is_allowed_uri, limited
+from headrace.code.permitted import limited
+from headrace.egress import EgressPolicy, Endpoint, EndpointKind
 from headrace.errors import ProgrammingError, StorageError
 from headrace.settings import Settings
 
@@ -19,8 +21,8 @@ PART_BYTES: Final = 65_536
 class AllowedRedirects(HTTPRedirectHandler):
     """Follows redirects to the same host, if the settings allow the new address."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, egress: EgressPolicy) -> None:
+        self._egress = egress
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
@@ -31,12 +33,42 @@ class AllowedRedirects(HTTPRedirectHandler):
             ProgrammingError: It is not allowed.
         """
         old, new = urlsplit(req.full_url), urlsplit(newurl)
-        if (old.scheme, old.netloc) != (new.scheme, new.netloc) or not is_allowed_uri(newurl, self._settings):
+        if (old.scheme, old.netloc) != (new.scheme, new.netloc):
             raise ProgrammingError(f"{req.full_url} redirects to {newurl}, which is not allowed", hint="name the last address")
+        self._egress.check(Endpoint(EndpointKind.CODE, newurl))
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def download(uri: str, settings: Settings) -> bytes:
+class CheckedConnection(HTTPSConnection):
+    """A connection to an address that is allowed. A proxy of the environment decides which addresses it reaches."""
+
+    def __init__(self, host: str, *, uri: str, egress: EgressPolicy, **options: Any) -> None:
+        super().__init__(host, **options)
+        self._uri, self._egress = uri, egress
+
+    def connect(self) -> None:
+        """Connect, and encrypt."""
+        if self._tunnel_host is None:  # type: ignore[attr-defined]  # not in the stubs
+            self._create_connection = self._connect_checked
+        super().connect()
+
+    def _connect_checked(self, _: object, timeout_s: float, *__: object) -> socket.socket:
+        return self._egress.connect(Endpoint(EndpointKind.CODE, self._uri), timeout_s)
+
+
+class CheckedHandler(HTTPSHandler):
+    """Opens such connections."""
+
+    def __init__(self, egress: EgressPolicy) -> None:
+        super().__init__()
+        self._egress = egress
+
+    def https_open(self, req: Request) -> HTTPResponse:
+        """Send a request."""
+        return self.do_open(CheckedConnection, req, uri=req.full_url, egress=self._egress)  # type: ignore[arg-type]
+
+
+def download(uri: str, egress: EgressPolicy) -> bytes:
     """Return the content at an `https:` URI.
 
     Raises:
@@ -44,8 +76,9 @@ def download(uri: str, settings: Settings) -> bytes:
         LimitError: It is too large.
         ProgrammingError: It redirects to an address that is not allowed.
     """
+    settings = egress.settings
     deadline = time.monotonic() + settings.code_download_timeout_s
-    opener = build_opener(HTTPSHandler, ProxyHandler, AllowedRedirects(settings))
+    opener = build_opener(CheckedHandler(egress), ProxyHandler, AllowedRedirects(egress))
     try:
         with _open(opener, uri, settings.code_download_timeout_s) as response:
             return limited(_parts(response, uri, deadline), uri, settings.code_max_bytes)

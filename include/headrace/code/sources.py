@@ -16,7 +16,8 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from headrace.code.packages import holds_module, module_paths, zip_package
-from headrace.code.permitted import is_allowed_uri, limited
+from headrace.code.permitted import limited
+from headrace.egress import EgressPolicy, Endpoint, EndpointKind, file_path
 from headrace.errors import NotFoundError, ProgrammingError, StorageError
 from headrace.settings import Settings
 
@@ -50,7 +51,7 @@ def check_uri(uri: str) -> None:
         raise ProgrammingError("The scheme of URI is not set, please specify the scheme of URI.", hint=f"write file:{uri}")
 
 
-def locate_uri(uri: str, kind: str, settings: Settings) -> CodeSource:
+def locate_uri(uri: str, kind: str, egress: EgressPolicy) -> CodeSource:
     """Return the code at a URI.
 
     Raises:
@@ -61,9 +62,9 @@ def locate_uri(uri: str, kind: str, settings: Settings) -> CodeSource:
     scheme = urlsplit(uri).scheme.lower()
     match scheme:
         case "file":
-            return locate_file(_local_path(uri), kind, settings)
+            return locate_file(file_path(uri), kind, egress.settings)
         case "https" | "s3" | "s3a":
-            return _locate_remote(uri, kind, settings)
+            return _locate_remote(uri, egress)
     raise ProgrammingError(f"URIs of code with the scheme {scheme} are not supported", hint="supported are file:, https: and s3:")
 
 
@@ -139,24 +140,22 @@ def _source_of(path: Path, settings: Settings) -> CodeSource:
     return CodeSource(path.name, str(path), lambda: read_file(Path(os.path.realpath(path)), settings.code_max_bytes))
 
 
-def _locate_remote(uri: str, kind: str, settings: Settings) -> CodeSource:
-    if not is_allowed_uri(uri, settings):
-        raise ProgrammingError(f"code must not be read from {uri}", hint=untrusted_hint(kind, settings))
+def _locate_remote(uri: str, egress: EgressPolicy) -> CodeSource:
+    egress.check(Endpoint(EndpointKind.CODE, uri))
     name = unquote(urlsplit(uri).path).rpartition("/")[2]
     check_suffix(name)
 
     def read() -> bytes:
         from headrace.code.downloads import download, read_object
 
-        return read_object(uri, settings) if uri.startswith("s3") else download(uri, settings)
+        return read_object(uri, egress.settings) if uri.startswith("s3") else download(uri, egress)
 
     return CodeSource(name, uri, read)
 
 
 def untrusted_hint(kind: str, settings: Settings) -> str:
     """Return what to do about code in a place from which it must not be read."""
-    places = "HEADRACE_CODE_SOURCE_FOLDERS or HEADRACE_CODE_URIS"
-    return f"move it to {folder_name(kind, settings)}, or have {places} allow its place"
+    return f"move it to {folder_name(kind, settings)}, or have HEADRACE_CODE_SOURCE_FOLDERS name its folder"
 
 
 def check_suffix(name: str) -> None:
@@ -192,10 +191,3 @@ def _archives(folder: Path) -> list[Path]:
     except OSError:
         return []
     return [folder / name for name in names if name.endswith((".whl", ".zip")) and os.path.isfile(folder / name)]
-
-
-def _local_path(uri: str) -> str:
-    parts = urlsplit(uri)
-    if parts.netloc not in ("", "localhost"):
-        raise ProgrammingError(f"{uri} names another machine", hint="write file: and an absolute path")
-    return unquote(parts.path)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
-from urllib.parse import urlsplit
+
+from headrace.model.egress import Endpoint, EndpointKind
 
 
 class EventType(StrEnum):
@@ -50,13 +50,11 @@ class Notification:
     history: bool = False
     on_close: ClosePolicy = ClosePolicy.RESULT
 
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Where the messages go."""
+        return tuple(Endpoint(EndpointKind.NOTIFY, url) for url in self.urls)
+
     def subscribes_to(self, event: EventType) -> bool:
         """Return True if events of this type are sent."""
         return event in self.events or (event is EventType.WINDOW_INVALIDATION and EventType.WINDOW_CLOSE in self.events)
-
-
-def is_allowed(url: str, hosts: str) -> bool:
-    """Return True if the host of an address matches one of the patterns `host` or `host:port`, which commas separate."""
-    parts = urlsplit(url.lower())
-    names = (parts.hostname or "", parts.netloc.rpartition("@")[2])
-    return any(fnmatchcase(name, pattern.strip()) for name in names for pattern in hosts.lower().split(","))

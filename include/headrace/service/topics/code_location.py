@@ -12,7 +12,7 @@ from headrace.model.tree_status import TreeStatus
 
 if TYPE_CHECKING:
     from headrace.code.sources import CodeSource
-    from headrace.settings import Settings
+    from headrace.egress import EgressPolicy
 
 CreateStatement = CreateFunction | CreateTrigger | CreatePipePlugin
 
@@ -35,10 +35,11 @@ class CodeLocation:
     unreadable: TreeStatus
     invalid_class: TreeStatus
 
-    def find(self, statement: CreateStatement, settings: Settings) -> CodeSource:
+    def find(self, statement: CreateStatement, egress: EgressPolicy) -> CodeSource:
         """Return where the code of a class is; raise the error of the statement if it is nowhere, or may not be read."""
         from headrace.code.sources import check_uri, folder_name, locate_class, locate_uri
 
+        settings = egress.settings
         if statement.uri is None:
             source = locate_class(statement.class_name, self.folder, settings)
             if source is None:
@@ -52,7 +53,7 @@ class CodeLocation:
             error.with_status(self.invalid_uri)
             raise
         try:
-            return locate_uri(statement.uri, self.folder, settings)
+            return locate_uri(statement.uri, self.folder, egress)
         except Error as error:
             raise self.read_error(statement, error) from error
 

@@ -35,7 +35,7 @@ def plan_create_function(statement: CreateFunction, session: PlanningContext) ->
 
     name = stored_name(DIALECT, statement.name)
     library_kind = kind_in_library(statement.class_name)
-    source = None if library_kind is not None else CODE.find(statement, session.context.settings)
+    source = None if library_kind is not None else CODE.find(statement, session.context.egress)
     if name.lower() in language(DIALECT).functions or session.context.catalog.functions.find(DIALECT, name) is not None:
         raise function_exists(DIALECT, name)
     if source is None:

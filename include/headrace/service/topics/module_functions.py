@@ -15,7 +15,7 @@ from headrace.service.topics.functions import create_function, drop_function
 
 if TYPE_CHECKING:
     from headrace.code.sources import CodeSource
-    from headrace.settings import Settings
+    from headrace.egress import EgressPolicy
 
 DIALECT: Final = "tdengine"
 FOLDER: Final = "udf"
@@ -37,7 +37,7 @@ def plan_create_module_function(statement: CreateModuleFunction, session: Planni
         return []
     if existing is not None and not statement.or_replace:
         raise function_exists(DIALECT, name)
-    source = locate_module(statement, session.context.settings)
+    source = locate_module(statement, session.context.egress)
     kind = "aggregate" if statement.is_aggregate else "function of rows"
     return [create_function(name, f"{kind} in {source.location}", partial(load_module, statement, source), existing)]
 
@@ -53,7 +53,7 @@ def plan_drop_module_function(statement: DropModuleFunction, session: PlanningCo
     raise missing_function(DIALECT, name, [function.name for function in session.context.catalog.functions.all(DIALECT)])
 
 
-def locate_module(statement: CreateModuleFunction, settings: Settings) -> CodeSource:
+def locate_module(statement: CreateModuleFunction, egress: EgressPolicy) -> CodeSource:
     """Return where the file of a function is: a path, which may be relative to the plugin folder, or a URI.
 
     Raises:
@@ -62,7 +62,8 @@ def locate_module(statement: CreateModuleFunction, settings: Settings) -> CodeSo
     from headrace.code.sources import locate_file, locate_uri
 
     try:
-        source = (locate_uri if "://" in statement.path else locate_file)(statement.path, FOLDER, settings)
+        is_uri = "://" in statement.path
+        source = locate_uri(statement.path, FOLDER, egress) if is_uri else locate_file(statement.path, FOLDER, egress.settings)
     except Error as error:
         error.span = error.span or statement.span
         raise

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.errors import InvalidStreamError
 from headrace.model.jobs import JobDefinition
-from headrace.model.masking import masked
-from headrace.model.notifications import is_allowed
 from headrace.model.statements import CreateStream
 from headrace.service.job_cycles import check_stream_ends
 from headrace.service.names import with_span
@@ -30,7 +27,8 @@ def define_stream(
     The statement is in the database and dialect of a stream `recorded`, by default in those of the session.
     """
     context, origin = session.context, recorded or session
-    check_receivers(statement, context.settings.notify_hosts)
+    for endpoint in () if statement.notification is None else statement.notification.endpoints:
+        context.egress.check(endpoint)
     plan = define(
         statement,
         context.catalog,
@@ -47,15 +45,6 @@ def define_stream(
         return plan
     since = None if plan.keeps_groups or plan.options.fill_history else max_stored_time(context, plan)
     return replace(plan, tags_version=context.tables.tags.version(plan.source), since=since)
-
-
-def check_receivers(statement: CreateStream, hosts: str) -> None:
-    """Reject notifications to hosts that the settings do not allow."""
-    for url in () if statement.notification is None else statement.notification.urls:
-        if not is_allowed(url, hosts):
-            raise InvalidStreamError(
-                f"NOTIFY must not send to {masked(url)}", hint=f"HEADRACE_NOTIFY_HOSTS allows {hosts or 'none'}"
-            )
 
 
 def explain_target(plan: StreamPlan) -> str:

@@ -11,11 +11,14 @@ from typing import Any, Final
 
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus
+from websockets.proxy import get_proxy
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as open_connection
+from websockets.uri import parse_uri
 
+from headrace.egress import EgressPolicy, Endpoint, EndpointKind
 from headrace.model.masking import masked
-from headrace.model.notifications import FailurePolicy, Notification, is_allowed
+from headrace.model.notifications import FailurePolicy, Notification
 from headrace.storage.delta.outbox import Message
 
 logger = logging.getLogger(__name__)
@@ -47,10 +50,10 @@ class WebSocketSender:
     because another server failed; after a restart it may be.
     """
 
-    def __init__(self, notification: Notification, allowed_hosts: str) -> None:
+    def __init__(self, notification: Notification, egress: EgressPolicy) -> None:
         self._receivers = [Receiver(url) for url in notification.urls]
         self._policy = notification.on_failure
-        self._allowed_hosts = allowed_hosts
+        self._egress = egress
 
     def __call__(self, messages: Sequence[Message]) -> None:
         """Send messages; raise if a server may not have them, unless they may be dropped."""
@@ -82,9 +85,7 @@ class WebSocketSender:
         """Send messages and wait until the server has them. After a failure the next call connects again."""
         try:
             if receiver.connection is None:
-                if not is_allowed(receiver.url, self._allowed_hosts):  # the setting may be newer than the stream
-                    raise PermissionError(f"HEADRACE_NOTIFY_HOSTS does not allow {receiver.url}")
-                receiver.connection = connect(receiver.url)
+                receiver.connection = connect(receiver.url, self._egress)
             for message in messages:
                 receiver.connection.send(message.payload.decode())
             if not receiver.connection.ping().wait(REPLY_TIMEOUT_S):
@@ -114,10 +115,21 @@ class DirectConnection(ClientConnection):
             raise ConnectionError(f"the server answers with HTTP {error.response.status_code}") from None
 
 
-def connect(url: str) -> ClientConnection:
-    """Open a connection. The certificate of a `wss` address is verified."""
+def connect(url: str, egress: EgressPolicy) -> ClientConnection:
+    """Open a connection, if that is allowed now. The certificate of a `wss` address is verified.
+
+    A proxy of the environment resolves the name itself, and decides which addresses it reaches.
+    """
+    endpoint = Endpoint(EndpointKind.NOTIFY, url)
+    egress.check(endpoint)
+    is_direct = get_proxy(parse_uri(url)) is None
     return open_connection(
-        url, open_timeout=OPEN_TIMEOUT_S, close_timeout=CLOSE_TIMEOUT_S, compression=None, create_connection=DirectConnection
+        url,
+        sock=egress.connect(endpoint, OPEN_TIMEOUT_S) if is_direct else None,
+        open_timeout=OPEN_TIMEOUT_S,
+        close_timeout=CLOSE_TIMEOUT_S,
+        compression=None,
+        create_connection=DirectConnection,
     )
 
 

@@ -34,7 +34,7 @@ class NotifyingSink(Sink):
         self._context = context
         self._plan = plan
         self._table = table_sink_of(context, plan)
-        sender = WebSocketSender(notification, context.settings.notify_hosts)
+        sender = WebSocketSender(notification, context.egress)
         self._outbox = OutboxSink(
             context, plan.id, plan.source_ids, lambda result: result.messages, sender, report=self._report, disconnect=sender.close
         )

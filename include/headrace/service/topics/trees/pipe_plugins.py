@@ -21,7 +21,7 @@ from headrace.service.topics.code_location import CodeLocation, as_hint
 
 if TYPE_CHECKING:
     from headrace.code.sources import CodeSource
-    from headrace.settings import Settings
+    from headrace.egress import EgressPolicy
 
 CODE: Final = CodeLocation(
     "pipe",
@@ -35,7 +35,7 @@ NO_URI: Final = "Failed to create pipe plugin, because the URI is empty."
 
 def plan_create_pipe_plugin(statement: CreatePipePlugin, session: PlanningContext) -> list[Stage]:
     """Plan CREATE PIPEPLUGIN. The class is loaded once the user's rights have been checked."""
-    source = find_code(statement, session.context.settings)
+    source = find_code(statement, session.context.egress)
     name = statement.name.upper()
     if name.lower() in BY_NAME or session.context.catalog.pipe_plugins.find(name) is not None:
         if not statement.if_not_exists:
@@ -113,12 +113,12 @@ def drop_plugin(plugin: RegisteredPipePlugin, session: SessionState) -> None:
     collect_artifacts(catalog, settings)
 
 
-def find_code(statement: CreatePipePlugin, settings: Settings) -> CodeSource:
+def find_code(statement: CreatePipePlugin, egress: EgressPolicy) -> CodeSource:
     """Return where the code is, or raise the error of the statement."""
     if statement.uri == "":
         error = ProgrammingError(NO_URI, hint="write one, or leave USING URI out", span=statement.span)
         raise error.with_status(TreeStatus.PIPE_PLUGIN_DOWNLOAD_ERROR)
-    return CODE.find(statement, settings)
+    return CODE.find(statement, egress)
 
 
 class ShownPlugin(NamedTuple):

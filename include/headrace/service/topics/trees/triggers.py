@@ -35,7 +35,7 @@ ALL_NODES: Final = "ALL"
 
 def plan_create_trigger(statement: CreateTrigger, session: PlanningContext) -> list[Stage]:
     """Plan CREATE TRIGGER. The class is loaded once the user's rights have been checked."""
-    source = CODE.find(statement, session.context.settings)
+    source = CODE.find(statement, session.context.egress)
     present = session.context.catalog.triggers.find(statement.name)
     if present is not None and present.failure_strategy is not None and present.state is not TriggerState.DROPPING:
         raise trigger_exists(statement.name)
