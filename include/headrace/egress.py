@@ -22,7 +22,18 @@ from headrace.model.egress import NONE, Address, Endpoint, EndpointKind, IpAddre
 from headrace.model.masking import masked
 from headrace.settings import Settings
 
-__all__ = ["EgressPolicy", "Endpoint", "EndpointKind", "check", "file_path", "serves_only_this_machine"]
+__all__ = [
+    "AddressInfo",
+    "EgressPolicy",
+    "Endpoint",
+    "EndpointKind",
+    "canonical",
+    "check",
+    "denied",
+    "file_path",
+    "is_loopback_host",
+    "serves_only_this_machine",
+]
 
 SocketAddress = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, SocketAddress]
@@ -83,7 +94,7 @@ class EgressPolicy:
             return
         address = parsed(endpoint)
         ip = address.ip
-        if ip is not None and endpoint.kind is not EndpointKind.WEBSOCKET:
+        if ip is not None:
             refuse_special(endpoint, ip)
         if self._allows_all() or self._allows(endpoint, address):
             return
@@ -181,6 +192,8 @@ def ip_of(info: AddressInfo) -> IpAddress:
 
 def refuse_special(endpoint: Endpoint, ip: IpAddress) -> None:
     """Raise `EgressDeniedError` for addresses that no setting allows."""
+    if ip.is_unspecified and endpoint.kind is EndpointKind.WEBSOCKET:
+        return
     is_unspecified = ip.is_unspecified or (isinstance(ip, IPv4Address) and ip in UNSPECIFIED)
     if ip.is_link_local or ip.is_multicast or is_unspecified or ip in METADATA:
         raise denied(endpoint, hint="addresses of links and of the metadata of clouds are never allowed")

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+from headrace.egress import EgressPolicy
 from headrace.model.positions import Offsets
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.builtin import BY_NAME
 from headrace.pipes.events import DeviceRows, Event, InsertEvent
 from headrace.pipes.plugins import Delivery, PipeContext, Source, SourceBatch
+from headrace.settings import load
 from tests.support.waiting import wait_until
 
 PIPE_ID = "pipe-1"
@@ -20,7 +22,8 @@ def created(plugin: str, settings: dict[str, str], pipe_id: str = PIPE_ID, timeo
     """Return a source or sink with these attributes, which are checked first, in a home with this time limit of sinks."""
     attributes = PipeAttributes(settings)
     BY_NAME[plugin].validate()(attributes)
-    context = cast(Any, SimpleNamespace(settings=SimpleNamespace(pipe_sink_timeout_ms=timeout_ms)))
+    settings = load(pipe_sink_timeout_ms=timeout_ms)
+    context = cast(Any, SimpleNamespace(settings=settings, egress=EgressPolicy(settings, lambda: True)))
     return BY_NAME[plugin].create()(attributes, PipeContext(context, pipe_id, "p"))
 
 

@@ -20,6 +20,7 @@ from headrace.pipes.plugins import Delivery
 from headrace.pipes.sinks import delta
 from headrace.pipes.sinks.delta import DeltaOptions, DeltaSink
 from tests.pipes.receivers import Points, apply_events
+from tests.pipes.thrift import unlimited
 
 DAY_MS = 86_400_000
 keys = st.tuples(st.sampled_from(["root.p.d1", "root.p.d2"]), st.integers(0, 3).map(lambda step: step * DAY_MS // 2))
@@ -58,7 +59,7 @@ def test_the_table_has_what_was_written_and_not_deleted(
     tmp_path_factory: pytest.TempPathFactory, history: list[list[Event]], by_day: bool, data: Any
 ) -> None:
     uri = tmp_path_factory.mktemp("table")
-    sink = DeltaSink(DeltaOptions(str(uri), by_day))
+    sink = DeltaSink(DeltaOptions(str(uri), by_day), unlimited())
     sink.handshake()
     received: Points = {}
     for number, own in enumerate(history, start=1):
@@ -73,7 +74,7 @@ def points(*values: int) -> InsertEvent:
 
 
 def test_a_batch_that_has_grown_since_it_was_delivered_is_delivered(tmp_path: Path) -> None:
-    sink = DeltaSink(DeltaOptions(str(tmp_path), False))
+    sink = DeltaSink(DeltaOptions(str(tmp_path), False), unlimited())
     sink.handshake()
     sink.transfer(Delivery("pipe", 1, [points(1)]))
     sink.transfer(Delivery("pipe", 1, [points(1, 2)]))
@@ -81,7 +82,7 @@ def test_a_batch_that_has_grown_since_it_was_delivered_is_delivered(tmp_path: Pa
 
 
 def test_a_chunk_is_delivered_once(tmp_path: Path) -> None:
-    sink = DeltaSink(DeltaOptions(str(tmp_path), False))
+    sink = DeltaSink(DeltaOptions(str(tmp_path), False), unlimited())
     sink.handshake()
     sink.transfer(Delivery("job/run/1", 1, [points(1)], is_same=True))
     sink.transfer(Delivery("pipe", 1, [points(2)]))
@@ -90,7 +91,7 @@ def test_a_chunk_is_delivered_once(tmp_path: Path) -> None:
 
 
 def test_a_chunk_in_several_parts_is_delivered_again_unless_it_has_ended(tmp_path: Path) -> None:
-    sink = DeltaSink(DeltaOptions(str(tmp_path), False))
+    sink = DeltaSink(DeltaOptions(str(tmp_path), False), unlimited())
     sink.handshake()
     first, last = (Delivery("job/run/1", 1, [points(*own)], is_same=True, is_last=len(own) > 1) for own in ([1], [1, 2]))
     for _ in range(2):
@@ -106,7 +107,7 @@ def test_a_chunk_in_several_parts_is_delivered_again_unless_it_has_ended(tmp_pat
 
 
 def test_a_driver_with_an_older_lease_writes_nothing(tmp_path: Path) -> None:
-    old, new = (DeltaSink(DeltaOptions(str(tmp_path), False)) for _ in range(2))
+    old, new = (DeltaSink(DeltaOptions(str(tmp_path), False), unlimited()) for _ in range(2))
     old.handshake()
     old.transfer(Delivery("pipe", 1, [points(1)], epoch=3))
     new.transfer(Delivery("pipe", 2, [points(2)], epoch=4))
@@ -119,7 +120,7 @@ def test_a_driver_with_an_older_lease_writes_nothing(tmp_path: Path) -> None:
 def test_a_commit_of_an_older_driver_fails_if_a_newer_one_commits_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old, new = (DeltaSink(DeltaOptions(str(tmp_path), False)) for _ in range(2))
+    old, new = (DeltaSink(DeltaOptions(str(tmp_path), False), unlimited()) for _ in range(2))
     old.handshake()
     old.transfer(Delivery("pipe", 1, [points(1)], epoch=3))
 
@@ -139,7 +140,7 @@ def test_a_folder_with_another_table_is_refused(tmp_path: Path) -> None:
 
     write_deltalake(str(tmp_path), pa.table({"x": [1]}))
     with pytest.raises(ConfigurationError, match="holds another Delta table"):
-        DeltaSink(DeltaOptions(str(tmp_path), by_day=True)).handshake()
+        DeltaSink(DeltaOptions(str(tmp_path), by_day=True), unlimited()).handshake()
 
 
 def test_the_table_has_to_be_named() -> None:

@@ -18,6 +18,7 @@ from headrace.pipes.iotdb.reader import SessionSource
 from headrace.pipes.iotdb.session_options import read_options
 from headrace.pipes.plugins import SourceBatch
 from tests.pipes.iotdb_results import execute
+from tests.pipes.thrift import unlimited
 from tests.support.breaking_proxy import breaking_proxy
 from tests.support.iotdb_server import Server
 
@@ -28,7 +29,7 @@ POLL = {"source.poll-interval-ms": "1"}
 
 def make_source(server: Server, path: str, **options: str) -> SessionSource:
     address = {"source.host": "127.0.0.1", "source.port": str(server.port), "source.path": path}
-    return SessionSource(read_options(PipeAttributes({**address, **POLL, **options}), "UTC"))
+    return SessionSource(read_options(PipeAttributes({**address, **POLL, **options}), "UTC"), unlimited())
 
 
 def points(batches: Sequence[SourceBatch]) -> Points:
@@ -183,7 +184,7 @@ def test_a_broken_connection_is_opened_again(iotdb_server: Server) -> None:
     execute(iotdb_server, *(f"INSERT INTO root.cut.d(time, v) VALUES ({time}, 1)" for time in range(2000)))
     with breaking_proxy(iotdb_server.port) as proxy:
         urls = {"source.node-urls": f"127.0.0.1:{proxy.port}", **POLL, "source.path": "root.cut.**"}
-        source = SessionSource(read_options(PipeAttributes(urls), "UTC"))
+        source = SessionSource(read_options(PipeAttributes(urls), "UTC"), unlimited())
         source.read({})
         proxy.cut(answer_bytes=5_000)
         with pytest.MonkeyPatch.context() as patch:

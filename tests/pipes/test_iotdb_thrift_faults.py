@@ -17,8 +17,8 @@ from headrace.pipes.events import DeleteEvent, DeviceRows, Event, InsertEvent, M
 from headrace.pipes.iotdb import connection
 from headrace.pipes.iotdb.receiver import ThriftSink
 from headrace.pipes.plugins import Delivery
-from headrace.pipes.sinks.iotdb_thrift import sink
 from tests.pipes.iotdb_results import rows
+from tests.pipes.thrift import sink
 from tests.support.breaking_proxy import BreakingProxy, breaking_proxy
 from tests.support.frame_proxy import Fault, NextFault, frame_proxy
 from tests.support.iotdb_server import Server

@@ -8,8 +8,9 @@ import pytest
 
 from headrace.errors import Error, NotSupportedError, OperationalError
 from headrace.pipes.attributes import PipeAttributes
-from headrace.pipes.sinks.iotdb_thrift import sink, validate
+from headrace.pipes.sinks.iotdb_thrift import validate
 from headrace.pipes.sinks.iotdb_thrift_options import read_options
+from tests.pipes.thrift import sink
 
 NODE = {"sink.ip": "127.0.0.1", "sink.port": "6667"}
 STORE = {"sink.ssl.trust-store-path": "/x", "sink.ssl.trust-store-pwd": "hidden123"}

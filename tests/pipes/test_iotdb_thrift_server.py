@@ -17,9 +17,9 @@ from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.events import DeleteEvent, DeviceRows, Event, InsertEvent, Measurement, StatementEvent
 from headrace.pipes.iotdb.receiver import ThriftSink
 from headrace.pipes.plugins import Delivery
-from headrace.pipes.sinks.iotdb_thrift import sink
 from headrace.runtime.processes import find_free_port
 from tests.pipes.iotdb_results import execute, rows
+from tests.pipes.thrift import sink
 from tests.support.iotdb_server import Server
 
 LIMIT_S = 600

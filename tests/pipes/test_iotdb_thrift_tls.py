@@ -20,7 +20,7 @@ from headrace.pipes.iotdb.connection import Connection, Login, Node
 from headrace.pipes.iotdb.queries import query
 from headrace.pipes.iotdb.tls import client_context, read_trust_store
 from headrace.pipes.plugins import Delivery
-from headrace.pipes.sinks.iotdb_thrift import sink
+from tests.pipes.thrift import sink
 from tests.support.iotdb_server import required_libraries, running_server
 
 PASSWORD = "changeit"

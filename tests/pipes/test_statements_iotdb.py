@@ -12,10 +12,10 @@ from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.events import StatementEvent
 from headrace.pipes.iotdb.receiver import ThriftSink
 from headrace.pipes.plugins import Delivery
-from headrace.pipes.sinks.iotdb_thrift import sink
 from headrace.settings import load
 from tests.pipes.iotdb_results import rows
 from tests.pipes.test_statements import Pipe
+from tests.pipes.thrift import sink
 from tests.support.iotdb_server import Server
 from tests.trees.test_schema_statements import STEPS
 

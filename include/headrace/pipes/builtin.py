@@ -34,9 +34,9 @@ SOURCES: Final = (
         begin=imported("headrace.pipes.sources.tables:begin"),
         reads=imported("headrace.pipes.sources.tables:reads"),
     ),
-    plugin("kafka-source", PipeStage.SOURCE, "sources.kafka", secrets=KAFKA_SECRETS),
-    plugin("mqtt-source", PipeStage.SOURCE, "sources.mqtt"),
-    plugin("iotdb-session-source", PipeStage.SOURCE, "sources.iotdb_session", secrets=THRIFT_SECRETS),
+    plugin("kafka-source", PipeStage.SOURCE, "sources.kafka", is_outside=True, secrets=KAFKA_SECRETS),
+    plugin("mqtt-source", PipeStage.SOURCE, "sources.mqtt", is_outside=True),
+    plugin("iotdb-session-source", PipeStage.SOURCE, "sources.iotdb_session", is_outside=True, secrets=THRIFT_SECRETS),
 )
 PROCESSORS: Final = (
     plugin("do-nothing-processor", PipeStage.PROCESSOR, "processors.do_nothing"),
@@ -53,6 +53,7 @@ SINKS: Final = (
         "iotdb-thrift-sink",
         PipeStage.SINK,
         "sinks.iotdb_thrift",
+        is_outside=True,
         aliases=(
             "iotdb-thrift-connector",
             "iotdb-thrift-sync-sink",
@@ -67,6 +68,7 @@ SINKS: Final = (
         "iotdb-thrift-ssl-sink",
         PipeStage.SINK,
         "sinks.iotdb_thrift",
+        is_outside=True,
         aliases=("iotdb-thrift-ssl-connector",),
         secrets=THRIFT_SECRETS,
         is_idempotent=True,
@@ -79,10 +81,10 @@ SINKS: Final = (
         is_idempotent=True,
         acts_as_owner=True,
     ),
-    plugin("websocket-sink", PipeStage.SINK, "sinks.websocket", aliases=("websocket-connector",), is_listed=False),
-    plugin("kafka-sink", PipeStage.SINK, "sinks.kafka", secrets=KAFKA_SECRETS),
-    plugin("mqtt-sink", PipeStage.SINK, "sinks.mqtt"),
-    plugin("delta-sink", PipeStage.SINK, "sinks.delta", is_idempotent=True),
+    plugin("websocket-sink", PipeStage.SINK, "sinks.websocket", is_outside=True, aliases=("websocket-connector",), is_listed=False),
+    plugin("kafka-sink", PipeStage.SINK, "sinks.kafka", is_outside=True, secrets=KAFKA_SECRETS),
+    plugin("mqtt-sink", PipeStage.SINK, "sinks.mqtt", is_outside=True),
+    plugin("delta-sink", PipeStage.SINK, "sinks.delta", is_outside=True, is_idempotent=True),
 )
 PLUGINS: Final[tuple[Plugin, ...]] = (*SOURCES, *PROCESSORS, *SINKS)
 """All built-in plugins."""

@@ -7,14 +7,15 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from headrace.egress import EgressPolicy, Endpoint, EndpointKind
 from headrace.errors import ConfigurationError, DatabaseError, OperationalError, TerminalError
-from headrace.pipes.attributes import PipeAttributes, pipe_error, without_prefix
+from headrace.pipes.attributes import PipeAttributes, pipe_error
+from headrace.pipes.kafka_settings import SERVERS, check_server, checked_settings, settings_of
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, KafkaException
 
 LOG: Final = logging.getLogger(__name__)
-SHARED_PREFIXES: Final = ("security.", "sasl.", "ssl.")
 REQUEST_S: Final = 10.0
 """How long a request to the brokers may take before they count as unreachable, in seconds."""
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -41,31 +42,26 @@ def client_settings(attributes: PipeAttributes, prefix: str, fixed: Mapping[str,
     """Return the settings of a client: those for all clients, those with a prefix, and some that may not be changed.
 
     Raises:
-        ProgrammingError: An attribute contradicts one of the fixed settings.
+        ProgrammingError: An attribute is not supported, or contradicts one of the fixed settings.
     """
-    settings = {"bootstrap.servers": attributes.text("bootstrap.servers")}
-    for typed, value in attributes.items():
-        key = without_prefix(typed)
-        if key.startswith(SHARED_PREFIXES):
-            settings[key] = value
-        elif key.startswith(prefix):
-            settings[key.removeprefix(prefix)] = value
+    settings = {SERVERS: attributes.text(SERVERS), **settings_of(attributes, prefix)}
     for key, value in fixed.items():
         if settings.setdefault(key, value) != value:
             raise pipe_error(f"{prefix}{key} cannot be {settings[key]}: it is always {value}")
     return settings
 
 
-def checked_client(create: Any, settings: Mapping[str, Any]) -> Any:
+def checked_client(create: Any, settings: Mapping[str, Any], egress: EgressPolicy) -> Any:
     """Return a client with some settings.
 
     Raises:
+        EgressDeniedError: It must not connect to one of its servers, or read one of its files.
         ConfigurationError: The settings are invalid.
     """
     from confluent_kafka import KafkaException
 
     try:
-        return create({**settings, "logger": LOG})
+        return create({**checked_settings(dict(settings), egress), "logger": LOG})
     except KafkaException as error:
         raise ConfigurationError(f"Kafka's client cannot be created: {message_of(error)}", hint="check the settings") from None
 
@@ -123,16 +119,19 @@ def is_refusal(error: KafkaError) -> bool:
     return is_certificate or error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 
 
-def partitions_of(client: Any, servers: str, timeout_s: float = REQUEST_S) -> dict[str, list[int]]:
+def partitions_of(client: Any, servers: str, egress: EgressPolicy, timeout_s: float = REQUEST_S) -> dict[str, list[int]]:
     """Return the partitions of all topics, by their names.
 
     Raises:
         OperationalError: No broker answers.
+        EgressDeniedError: A broker sends the client to another one that it must not connect to.
     """
     from confluent_kafka import KafkaException
 
     try:
-        topics = client.list_topics(timeout=timeout_s).topics
+        metadata = client.list_topics(timeout=timeout_s)
     except KafkaException as error:
         raise_unreachable(servers, error)
-    return {name: sorted(topic.partitions) for name, topic in topics.items() if topic.error is None}
+    for broker in metadata.brokers.values():
+        check_server(Endpoint.at(EndpointKind.KAFKA, broker.host, broker.port), egress)
+    return {name: sorted(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}

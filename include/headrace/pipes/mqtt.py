@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.errors import ConfigurationError, DatabaseError, OperationalError, TerminalError
+from headrace.egress import EgressPolicy, Endpoint, EndpointKind
+from headrace.errors import ConfigurationError, DatabaseError, EgressDeniedError, OperationalError, TerminalError
 from headrace.pipes.attributes import PipeAttributes, pipe_error
 
 if TYPE_CHECKING:
@@ -63,9 +65,20 @@ class MqttOptions:
         )
 
     @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The broker, and the file."""
+        broker = Endpoint.at(EndpointKind.MQTT, self.host, self.port)
+        return (broker, Endpoint(EndpointKind.LOCATION, self.trusted)) if self.trusted else (broker,)
+
+    @property
     def address(self) -> str:
         """The host and the port."""
         return f"{self.host}:{self.port}"
+
+
+def endpoints(attributes: PipeAttributes) -> tuple[Endpoint, ...]:
+    """Return the broker and the file that attributes name."""
+    return MqttOptions.of(attributes).endpoints
 
 
 def positive(attributes: PipeAttributes, key: str, default: int) -> int:
@@ -80,32 +93,45 @@ class Connection:
     """A connection to a broker. If it breaks, the client connects again."""
 
     def __init__(
-        self, options: MqttOptions, client_id: str, *, is_persistent: bool, expiry_s: int = 0, max_received: int = 0
+        self,
+        options: MqttOptions,
+        client_id: str,
+        egress: EgressPolicy,
+        *,
+        is_persistent: bool,
+        expiry_s: int = 0,
+        max_received: int = 0,
     ) -> None:
         """Create a client.
 
         Args:
             options: Where the broker is.
             client_id: The name of the session; empty for one that the broker chooses.
+            egress: What the connection may reach.
             is_persistent: Whether the broker keeps the session, and its messages, while there is no connection.
             expiry_s: How long it does so, in seconds.
             max_received: How many messages the broker may send before the first is acknowledged; 0 for its default.
         """
         self._options = options
+        self._egress = egress
         self._connected = threading.Event()
         self._answered = threading.Event()
         self._refused: Any = None
+        self._denied: EgressDeniedError | None = None
         self._broken = time.monotonic()
         self._is_persistent, self._expiry_s, self._max_received = is_persistent, expiry_s, max_received
         self.on_connected: Callable[[], None] = lambda: None
         self.client = self._create(client_id)
 
     def _create(self, client_id: str) -> Client:
-        from paho.mqtt.client import Client, MQTTv5, MQTTv311
+        from paho.mqtt.client import MQTTv5, MQTTv311
         from paho.mqtt.enums import CallbackAPIVersion
 
+        from headrace.pipes.mqtt_client import CheckedClient
+
         is_v5 = self._options.version == "5"
-        client = Client(
+        client = CheckedClient(
+            self._connect,
             CallbackAPIVersion.VERSION2,
             client_id,
             clean_session=None if is_v5 else not self._is_persistent,
@@ -116,7 +142,7 @@ class Connection:
             client.username_pw_set(self._options.user, self._options.password)
         if self._options.uses_tls:
             try:
-                client.tls_set(ca_certs=self._options.trusted or None)
+                client.tls_set(ca_certs=self._egress.location(self._options.trusted) if self._options.trusted else None)
             except (OSError, ValueError) as error:
                 raise ConfigurationError(f"the certificates in {self._options.trusted} cannot be read: {error}") from None
         client.on_connect = self._accepted
@@ -124,17 +150,26 @@ class Connection:
         client.reconnect_delay_set(1, 10)
         return client
 
+    def _connect(self, timeout_s: float) -> socket.socket:
+        """Return a socket to an address of the broker that is allowed now."""
+        try:
+            return self._egress.connect(self._options.endpoints[0], timeout_s)
+        except EgressDeniedError as error:
+            self._denied = error
+            raise OSError(error.message) from error
+
     def open(self) -> None:
         """Connect, and wait until the broker has accepted the connection.
 
         Raises:
             OperationalError: The broker cannot be reached.
             TerminalError: The broker refuses the user.
+            EgressDeniedError: It must not be connected to.
         """
         try:
             self.client.connect(self._options.host, self._options.port, **self._arguments())
         except (OSError, ValueError) as error:
-            raise self._unreachable(str(error)) from None
+            raise self._denied or self._unreachable(str(error)) from None
         self.client.loop_start()
         self._answered.wait(CONNECT_S)
         if not self._connected.is_set():
@@ -159,7 +194,7 @@ class Connection:
         if reason.is_failure:
             self._refused = reason
         else:
-            self._refused = None
+            self._refused = self._denied = None
             self.on_connected()
             self._connected.set()
         self._answered.set()
@@ -179,7 +214,7 @@ class Connection:
         """Raise an error if there has been no connection for a while."""
         if self._connected.is_set() or time.monotonic() - self._broken < patience_s:
             return
-        raise self._refusal() if self._refused is not None else self._unreachable("the connection is lost")
+        raise self._denied or (self._refusal() if self._refused is not None else self._unreachable("the connection is lost"))
 
     def _refusal(self) -> DatabaseError:
         text = f"the MQTT broker at {self._options.address} refuses the connection: {self._refused}"

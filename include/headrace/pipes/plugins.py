@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # SHOW PIPES looks plugins up, and should not import Arrow
     import pyarrow as pa
 
     from headrace.context import Context
+    from headrace.egress import Endpoint
     from headrace.model.tables import Table
     from headrace.pipes.events import Event
 
@@ -157,6 +158,7 @@ class Plugin:
         begin: Of a source, returns the offsets at which a new pipe begins; None for no offsets.
         capture: Of a source, stores what a new pipe of an id reads later as it is now.
         reads: Of a source, returns whether it reads a table that is created after the pipe.
+        endpoints: Of a source or sink, returns the hosts, files and folders that valid attributes name; None if it has none.
     """
 
     name: str
@@ -172,6 +174,7 @@ class Plugin:
     begin: Part[Callable[[PipeAttributes, Context], Offsets]] | None = None
     capture: Part[Callable[[PipeAttributes, Context, str], None]] | None = None
     reads: Part[Callable[[PipeAttributes, Context, Table], bool]] | None = None
+    endpoints: Part[Callable[[PipeAttributes], tuple[Endpoint, ...]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +185,15 @@ class RejectedPlugin:
     hint: str
 
 
-def plugin(name: str, stage: PipeStage, module: str, **options: Any) -> Plugin:
-    """Return a built-in plugin whose module has `validate` and `create`."""
+def plugin(name: str, stage: PipeStage, module: str, *, is_outside: bool = False, **options: Any) -> Plugin:
+    """Return a built-in plugin whose module has `validate` and `create`, and `endpoints` if it leads outside."""
     return Plugin(
         name=name,
         stage=stage,
         class_name=f"headrace.pipes.{module}",
         validate=imported(f"headrace.pipes.{module}:validate"),
         create=imported(f"headrace.pipes.{module}:create"),
+        endpoints=imported(f"headrace.pipes.{module}:endpoints") if is_outside else None,
         **options,
     )
 

@@ -23,10 +23,10 @@ from headrace.pipes.iotdb.queries import query
 from headrace.pipes.iotdb.receiver import ThriftSink, transfer
 from headrace.pipes.iotdb.tablets import encode_tablets
 from headrace.pipes.plugins import Delivery
-from headrace.pipes.sinks.iotdb_thrift import sink
 from tests.docs.pages import ROOT, parse_blocks
 from tests.doors.iotdb.conftest import PASSWORD, USER
 from tests.pipes.iotdb_results import execute
+from tests.pipes.thrift import sink
 from tests.support.iotdb_server import Server
 from tests.support.waiting import wait_until
 

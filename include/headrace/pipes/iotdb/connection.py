@@ -15,6 +15,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TSSLSocket import TSSLSocket
 from thrift.transport.TTransport import TFramedTransport
 
+from headrace.egress import AddressInfo, EgressPolicy, Endpoint, EndpointKind
 from headrace.errors import OperationalError
 from headrace.model.time import Precision
 from headrace.pipes.iotdb import messages
@@ -56,12 +57,14 @@ class Login:
         password: The user's password.
         tls: Encrypts connections; None for plain ones.
         timeout_ms: How long an answer may take.
+        egress: What connections may reach; None for a client that a user has started.
     """
 
     user: str
     password: str
     tls: ssl.SSLContext | None = None
     timeout_ms: int = ANSWER_TIMEOUT_MS
+    egress: EgressPolicy | None = None
 
     def __repr__(self) -> str:
         return f"Login(user={self.user!r})"
@@ -203,19 +206,20 @@ class Connection:
 
 
 class PlainSocket(TSocket):  # type: ignore[misc]  # Thrift has no types
-    """A socket that writes without copying the rest of the bytes after each part."""
+    """A socket that writes without copying the rest of the bytes after each part, and connects to addresses that are allowed."""
+
+    egress: EgressPolicy | None = None
+
+    def _resolveAddr(self) -> list[AddressInfo]:  # noqa: N802  # Thrift's name
+        return super()._resolveAddr() if self.egress is None else self.egress.resolve(endpoint_of(self.host, self.port))
 
     def write(self, buff: bytes) -> None:
         """Write all bytes."""
         self.handle.sendall(buff)
 
 
-class TlsSocket(TSSLSocket):  # type: ignore[misc]  # Thrift has no types
+class TlsSocket(PlainSocket, TSSLSocket):  # type: ignore[misc]  # Thrift has no types
     """The same with TLS. The name of the host is not compared: the trust store says which servers are trusted."""
-
-    def write(self, buff: bytes) -> None:
-        """Write all bytes."""
-        self.handle.sendall(buff)
 
 
 def open_socket(node: Node, login: Login) -> Any:
@@ -225,6 +229,7 @@ def open_socket(node: Node, login: Login) -> Any:
     else:
         socket = TlsSocket(node.host, node.port, ssl_context=login.tls, socket_keepalive=True, validate_callback=lambda *_: None)
     socket.setTimeout(CONNECT_TIMEOUT_MS)
+    socket.egress = login.egress
     try:
         socket.open()
     except RPC_ERRORS as error:
@@ -233,6 +238,11 @@ def open_socket(node: Node, login: Login) -> Any:
         ) from error
     socket.setTimeout(login.timeout_ms)
     return socket
+
+
+def endpoint_of(host: str, port: int) -> Endpoint:
+    """Return the endpoint of a server."""
+    return Endpoint.at(EndpointKind.IOTDB, host, port)
 
 
 def tls_context(trust_store: str, password: str) -> ssl.SSLContext:

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.egress import EgressPolicy
 from headrace.model.positions import Offsets
 from headrace.model.time import Precision
 from headrace.model.types import TypeKind
@@ -67,11 +68,11 @@ class ServerSnapshot:
 class SessionSource:
     """Reads the series of a server. The offset of a device is the time of its last row that was read."""
 
-    def __init__(self, options: SessionOptions) -> None:
+    def __init__(self, options: SessionOptions, egress: EgressPolicy) -> None:
         """Take the options; nothing is connected yet."""
         self._options = options
-        tls = tls_context(options.trust_store, options.trust_store_password) if options.has_tls else None
-        login = Login(options.user, options.password, tls)
+        tls = tls_context(egress.location(options.trust_store), options.trust_store_password) if options.has_tls else None
+        login = Login(options.user, options.password, tls, egress=egress)
         self._nodes = Nodes([Node(*node) for node in options.nodes], login, PRIORITY, lambda _: None)
         self._snapshot = ServerSnapshot()
         self._resumed: dict[str, int] = {}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from headrace.egress import EgressPolicy
 from headrace.errors import ConfigurationError
 from headrace.model.time import Precision
 from headrace.pipes.events import DeleteEvent, Event, InsertEvent, StatementEvent
@@ -31,15 +32,17 @@ MAX_SHOWN: Final = 80
 class ThriftSink:
     """Sends to the nodes of an IoTDB cluster. What is sent again after a failure has no other effect than the first time."""
 
-    def __init__(self, options: ThriftOptions, timeout_ms: int, rejected_since: dict[str, float] | None = None) -> None:
+    def __init__(
+        self, options: ThriftOptions, timeout_ms: int, egress: EgressPolicy, rejected_since: dict[str, float] | None = None
+    ) -> None:
         """Take the options, how long an answer may take, and `Shared.rejected_since`; nothing is connected yet."""
         self._options = options
         self._cluster = f"headrace-{uuid.uuid4()}"
         self._compressor = requests.Compressor(options.compressors, options.zstd_level)
         self._pace = Pace(options.bytes_per_second)
         self._policy = FailurePolicy(options.ignores_conflicts, options.conflict_seconds, options.other_seconds, rejected_since)
-        tls = tls_context(options.trust_store, options.trust_store_password) if options.has_tls else None
-        login = Login(options.user, options.password, tls, timeout_ms)
+        tls = tls_context(egress.location(options.trust_store), options.trust_store_password) if options.has_tls else None
+        login = Login(options.user, options.password, tls, timeout_ms, egress)
         self._nodes = Nodes([Node(*node) for node in options.nodes], login, options.strategy, self._introduce)
         self._precision: Precision | None = None
 

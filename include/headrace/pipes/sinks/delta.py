@@ -11,13 +11,14 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
+from headrace.egress import EgressPolicy, Endpoint, EndpointKind, canonical, denied
 from headrace.errors import FencedError, StorageError
 from headrace.pipes.attributes import PipeAttributes, pipe_error
 from headrace.pipes.events import DEVICE, TIME, DeleteEvent, Event, InsertEvent
 from headrace.pipes.plugins import Delivery, PipeContext, Sink
 from headrace.pipes.sinks.delta_layouts import DAY, Layout, find_layout
 from headrace.storage.delta.handles import first_line, open_table
-from headrace.storage.object_store import delta_options, normalize
+from headrace.storage.object_store import delta_options
 from headrace.storage.types import MICROSECONDS
 
 EPOCH: Final = "#epoch"
@@ -28,7 +29,7 @@ NULL_IF_DELETED: Final = "CASE WHEN s.{0} IS NOT NULL THEN NULL ELSE t.{0} END"
 
 @dataclass(frozen=True, slots=True)
 class DeltaOptions:
-    """The parameters: where the table is, and whether it is partitioned by day."""
+    """The parameters: where the table is, in canonical form, and whether it is partitioned by day."""
 
     uri: str
     by_day: bool
@@ -40,7 +41,7 @@ def read_options(attributes: PipeAttributes) -> DeltaOptions:
     if not uri:
         raise pipe_error("sink.uri must be specified", hint="name a folder or s3://bucket/path, such as 'sink.uri'='/data/plant'")
     by_day = attributes.boolean("connector.partition-by-day", "sink.partition-by-day", default=True)
-    return DeltaOptions(normalize(uri.removeprefix("file://")), by_day)
+    return DeltaOptions(canonical(uri), by_day)
 
 
 def validate(attributes: PipeAttributes) -> None:
@@ -48,9 +49,14 @@ def validate(attributes: PipeAttributes) -> None:
     read_options(attributes)
 
 
-def create(attributes: PipeAttributes, _: PipeContext) -> Sink:
+def endpoints(attributes: PipeAttributes) -> tuple[Endpoint, ...]:
+    """Return the folder that attributes name."""
+    return (Endpoint(EndpointKind.LOCATION, read_options(attributes).uri),)
+
+
+def create(attributes: PipeAttributes, pipe: PipeContext) -> Sink:
     """Create the sink."""
-    return DeltaSink(read_options(attributes))
+    return DeltaSink(read_options(attributes), pipe.context.egress)
 
 
 class DeltaSink:
@@ -61,12 +67,14 @@ class DeltaSink:
     of its driver, after which drivers with older leases cannot overwrite newer values.
     """
 
-    def __init__(self, options: DeltaOptions) -> None:
+    def __init__(self, options: DeltaOptions, egress: EgressPolicy) -> None:
         self._options = options
+        self._egress = egress
         self._storage = delta_options(options.uri)
 
     def handshake(self) -> None:
         """Check that the folder holds a table of this sink, or that one can be created there."""
+        self._check_location()
         with storage_errors(self._options.uri):
             exists = DeltaTable.is_deltatable(self._options.uri, storage_options=self._storage)
         if not exists:
@@ -79,6 +87,7 @@ class DeltaSink:
 
     def transfer(self, delivery: Delivery) -> None:
         """Commit the events, in order."""
+        self._check_location()
         table = self._open()
         layout = find_layout(table, self._options.by_day)
         if delivery.is_same and (table.transaction_version(delivery.pipe_id) or 0) >= delivery.batch:
@@ -90,6 +99,11 @@ class DeltaSink:
 
     def close(self) -> None:
         """Do nothing."""
+
+    def _check_location(self) -> None:
+        """Raise `EgressDeniedError` if the folder is not allowed now, or has become a link to another one."""
+        if self._egress.location(self._options.uri) != self._options.uri:
+            raise denied(Endpoint(EndpointKind.LOCATION, self._options.uri))
 
     def _create(self) -> None:
         fields = [pa.field(TIME, MICROSECONDS), pa.field(DEVICE, pa.string())]

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
+from headrace.egress import Endpoint
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.plugins import PipeContext, Sink
-from headrace.pipes.sinks.iotdb_thrift_options import read_options, validate
+from headrace.pipes.sinks.iotdb_thrift_options import endpoints_of, read_options, validate
 
-if TYPE_CHECKING:
-    from headrace.pipes.iotdb.receiver import ThriftSink
+__all__ = ["create", "endpoints", "validate"]
 
-__all__ = ["create", "validate"]
-DEFAULT_TIMEOUT_MS: Final = 60_000
+
+def endpoints(attributes: PipeAttributes) -> tuple[Endpoint, ...]:
+    """Return the nodes and the file that attributes name."""
+    return endpoints_of(read_options(attributes))
 
 
 def create(attributes: PipeAttributes, pipe: PipeContext) -> Sink:
-    """Return the sink, whose time limit is that of the settings."""
-    rejected_since = None if pipe.shared is None else pipe.shared.rejected_since
-    return sink(attributes, pipe.context.settings.pipe_sink_timeout_ms, rejected_since)
-
-
-def sink(
-    attributes: PipeAttributes, timeout_ms: int = DEFAULT_TIMEOUT_MS, rejected_since: dict[str, float] | None = None
-) -> ThriftSink:
-    """Return the sink. The modules of the RPC are imported only now."""
+    """Return the sink, whose time limit is that of the settings. The modules of the RPC are imported only now."""
     from headrace.pipes.iotdb.receiver import ThriftSink
 
-    return ThriftSink(read_options(attributes), timeout_ms, rejected_since)
+    rejected_since = None if pipe.shared is None else pipe.shared.rejected_since
+    context = pipe.context
+    return ThriftSink(read_options(attributes), context.settings.pipe_sink_timeout_ms, context.egress, rejected_since)

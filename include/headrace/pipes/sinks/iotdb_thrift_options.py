@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
+from headrace.egress import Endpoint, EndpointKind
 from headrace.errors import NotSupportedError
 from headrace.model.pipes import DEFAULT_PLUGINS, PipeStage
 from headrace.model.tree_status import TreeStatus
@@ -70,6 +71,28 @@ class ThriftOptions:
 
     def __repr__(self) -> str:
         return f"ThriftOptions(nodes={self.nodes}, user={self.user!r})"
+
+
+class ThriftEnd(Protocol):
+    """Options that name the nodes of a cluster, and a file with certificates if connections are encrypted."""
+
+    @property
+    def nodes(self) -> tuple[tuple[str, int], ...]:
+        """Hosts and ports."""
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted."""
+
+    @property
+    def trust_store(self) -> str:
+        """The file."""
+
+
+def endpoints_of(options: ThriftEnd) -> tuple[Endpoint, ...]:
+    """Return the nodes and the file that options name."""
+    nodes = tuple(Endpoint.at(EndpointKind.IOTDB, *node) for node in options.nodes)
+    return (*nodes, Endpoint(EndpointKind.LOCATION, options.trust_store)) if options.has_tls else nodes
 
 
 def keys(name: str) -> tuple[str, str]:

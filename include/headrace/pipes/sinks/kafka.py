@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.egress import EgressPolicy
 from headrace.errors import DatabaseError, OperationalError, TerminalError
 from headrace.pipes.attributes import PipeAttributes, pipe_error
 from headrace.pipes.events import DeleteEvent, DeviceRows, Event, StatementEvent
@@ -33,9 +34,10 @@ from headrace.pipes.kafka import (
     require,
     translated,
 )
+from headrace.pipes.kafka_settings import endpoints
 from headrace.pipes.plugins import Delivery, PipeContext, Sink
 
-__all__ = ["create", "validate"]
+__all__ = ["create", "endpoints", "validate"]
 
 FIXED: Final = {"acks": "all", "enable.idempotence": "true"}
 DEFAULTS: Final = {
@@ -71,8 +73,9 @@ def validate(attributes: PipeAttributes) -> None:
 class KafkaSink:
     """Produces messages, and waits until all in-sync replicas have them."""
 
-    def __init__(self, attributes: PipeAttributes, timeout_ms: int) -> None:
+    def __init__(self, attributes: PipeAttributes, timeout_ms: int, egress: EgressPolicy) -> None:
         """Read the settings; connect later."""
+        self._egress = egress
         self._servers = attributes.text("bootstrap.servers")
         self._topic = attributes.text("topic")
         self._creates = attributes.boolean("topic.create", default=False)
@@ -103,7 +106,7 @@ class KafkaSink:
         """Ask for the topics."""
         producer, self._refusal = self._connected(), None
         try:
-            self._topics = set(partitions_of(producer, self._servers))
+            self._topics = set(partitions_of(producer, self._servers, self._egress))
         except OperationalError:
             producer.poll(0)
             if self._refusal is not None:
@@ -136,7 +139,7 @@ class KafkaSink:
             from confluent_kafka import Producer
 
             self._failure = None
-            self._producer = checked_client(Producer, self._settings)
+            self._producer = checked_client(Producer, self._settings, self._egress)
         return self._producer
 
     def _drop_producer(self) -> None:
@@ -241,7 +244,7 @@ class KafkaSink:
         settings = {
             key: value for key, value in self._settings.items() if key.startswith(("bootstrap", "security.", "sasl.", "ssl."))
         }
-        client = checked_client(AdminClient, settings)
+        client = checked_client(AdminClient, settings, self._egress)
         try:
             client.create_topics([NewTopic(topic, self._partitions, self._replicas)])[topic].result(60)
         except KafkaException as error:
@@ -264,4 +267,4 @@ def slices(data: DeviceRows) -> Iterator[DeviceRows]:
 
 def create(attributes: PipeAttributes, pipe: PipeContext) -> Sink:
     """Return the sink, whose time limit is that of the settings unless an attribute says otherwise."""
-    return KafkaSink(attributes, pipe.context.settings.pipe_sink_timeout_ms)
+    return KafkaSink(attributes, pipe.context.settings.pipe_sink_timeout_ms, pipe.context.egress)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
+from headrace.egress import EgressPolicy
 from headrace.errors import OperationalError, TerminalError
 from headrace.model.paths import split_path, unquote_node
 from headrace.pipes.attributes import PipeAttributes, pipe_error, timeout_seconds
@@ -16,10 +17,10 @@ from headrace.pipes.events import DeleteEvent, DeviceRows, Event, StatementEvent
 from headrace.pipes.formats.codecs import encoder
 from headrace.pipes.formats.messages import output_options
 from headrace.pipes.formats.scalars import as_array
-from headrace.pipes.mqtt import DELETE, INSERT, STATEMENT, Connection, MqttOptions
+from headrace.pipes.mqtt import DELETE, INSERT, STATEMENT, Connection, MqttOptions, endpoints
 from headrace.pipes.plugins import Delivery, PipeContext, Sink
 
-__all__ = ["create", "validate"]
+__all__ = ["create", "endpoints", "validate"]
 
 PLACEHOLDER: Final = re.compile(r"\$\{(\w*)\}")
 ROWS_AT_A_TIME: Final = 5_000
@@ -56,8 +57,9 @@ def kind_of(event: Event) -> str:
 class MqttSink:
     """Publishes messages, and waits until the broker has acknowledged all of them."""
 
-    def __init__(self, attributes: PipeAttributes, timeout_ms: int) -> None:
+    def __init__(self, attributes: PipeAttributes, timeout_ms: int, egress: EgressPolicy) -> None:
         """Read the settings; connect later."""
+        self._egress = egress
         self._options = MqttOptions.of(attributes)
         self._encoder = encoder(output_options(attributes))
         self._topic = attributes.text("topic", default="${device}")
@@ -86,7 +88,7 @@ class MqttSink:
 
     def _connected(self) -> Connection:
         if self._connection is None:
-            connection = Connection(self._options, "", is_persistent=False)
+            connection = Connection(self._options, "", self._egress, is_persistent=False)
             connection.client.max_inflight_messages_set(MAX_IN_FLIGHT)
             connection.client.max_queued_messages_set(0)
             connection.client.on_publish = self._published
@@ -185,4 +187,4 @@ class MqttSink:
 
 def create(attributes: PipeAttributes, pipe: PipeContext) -> Sink:
     """Return the sink, whose time limit is that of the settings unless an attribute says otherwise."""
-    return MqttSink(attributes, pipe.context.settings.pipe_sink_timeout_ms)
+    return MqttSink(attributes, pipe.context.settings.pipe_sink_timeout_ms, pipe.context.egress)

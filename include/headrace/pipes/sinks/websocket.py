@@ -14,18 +14,20 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.egress import EgressPolicy, Endpoint, EndpointKind, is_loopback_host
 from headrace.errors import OperationalError
 from headrace.pipes.attributes import PipeAttributes, pipe_error, timeout_seconds
 from headrace.pipes.events import DeleteEvent, Event, StatementEvent
 from headrace.pipes.formats.json_rows import JsonEncoder
-from headrace.pipes.formats.messages import FormatOptions
+from headrace.pipes.formats.messages import FormatOptions, listed
 from headrace.pipes.plugins import Delivery, PipeContext, Sink
 
 if TYPE_CHECKING:
     from websockets.sync.server import Server, ServerConnection
 
-__all__ = ["create", "validate"]
+__all__ = ["create", "endpoints", "validate"]
 
+LOCAL: Final = "127.0.0.1"
 ROWS_PER_FRAME: Final = 1_000
 MAX_UNACKNOWLEDGED: Final = 8
 """Frames that are sent before the first of them is acknowledged."""
@@ -38,16 +40,27 @@ def validate(attributes: PipeAttributes) -> None:
     port = attributes.integer("websocket.port", default=8080)
     if not 0 < port < 65_536:
         raise pipe_error(f"websocket.port must be between 1 and 65535, but got {port}")
+    host = attributes.text("websocket.host", default=LOCAL)
+    if not is_loopback_host(host) and not attributes.text("password"):
+        raise pipe_error(f"a websocket-sink that listens on {host} needs a password", hint="set sink.password")
     timeout_seconds(attributes)
+
+
+def endpoints(attributes: PipeAttributes) -> tuple[Endpoint, ...]:
+    """Return where a sink with some attributes listens."""
+    host, port = attributes.text("websocket.host", default=LOCAL), attributes.integer("websocket.port", default=8080)
+    return (Endpoint.at(EndpointKind.WEBSOCKET, host, port),)
 
 
 class WebSocketSink:
     """Serves one client at a time."""
 
-    def __init__(self, attributes: PipeAttributes, timeout_ms: int) -> None:
+    def __init__(self, attributes: PipeAttributes, timeout_ms: int, egress: EgressPolicy) -> None:
         """Read the settings; listen later."""
-        self._host = attributes.text("websocket.host", default="127.0.0.1")
+        self._egress = egress
+        (self._endpoint,) = endpoints(attributes)
         self._port = attributes.integer("websocket.port", default=8080)
+        self._origins = (None, *listed(attributes.text("websocket.origins")))
         self._password = attributes.text("password")
         self._timeout_s = timeout_seconds(attributes, timeout_ms)
         self._encoder = JsonEncoder(FormatOptions("json"))
@@ -168,22 +181,30 @@ class WebSocketSink:
         from websockets.sync.server import serve
 
         try:
-            self._server = serve(self._serve, self._host, self._port, process_request=self._check, server_header=SERVER)
+            host = self._address()
+            options: dict[str, Any] = {"process_request": self._check, "origins": self._origins, "server_header": SERVER}
+            self._server = serve(self._serve, host, self._port, **options)
         except OSError as error:
             raise OperationalError(
-                f"the websocket-sink cannot listen on {self._host}:{self._port}: {error.strerror}",
+                f"the websocket-sink cannot listen on {self._endpoint.target}: {error.strerror}",
                 hint="choose another websocket.port, or give pipes the same sink attributes to share one",
             ) from None
         self._thread = threading.Thread(target=self._server.serve_forever, name="websocket-sink", daemon=True)
         self._thread.start()
+
+    def _address(self) -> str:
+        """Return the address to listen on, which has to be allowed."""
+        return str(self._egress.resolve(self._endpoint)[0][4][0])
 
     def _is_served_elsewhere(self) -> bool:
         """Return whether a sink like this one listens on the port."""
         import httpx
 
         try:
-            answer = httpx.get(f"http://{self._host}:{self._port}/", timeout=PROBE_S, trust_env=False)
-        except httpx.HTTPError:
+            host = self._address()
+            url = f"http://[{host}]:{self._port}/" if ":" in host else f"http://{host}:{self._port}/"
+            answer = httpx.get(url, timeout=PROBE_S, trust_env=False)
+        except (httpx.HTTPError, OSError):
             return False
         return str(answer.headers.get("Server")) == SERVER
 
@@ -226,4 +247,4 @@ class WebSocketSink:
 
 def create(attributes: PipeAttributes, pipe: PipeContext) -> Sink:
     """Return the sink, whose time limit is that of the settings unless an attribute says otherwise."""
-    return WebSocketSink(attributes, pipe.context.settings.pipe_sink_timeout_ms)
+    return WebSocketSink(attributes, pipe.context.settings.pipe_sink_timeout_ms, pipe.context.egress)

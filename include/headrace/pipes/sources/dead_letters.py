@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from headrace.egress import EgressPolicy
 from headrace.errors import OperationalError
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.kafka import checked_client, client_settings, translated
@@ -16,8 +17,9 @@ FLUSH_S: Final = 60.0
 class DeadLetters:
     """Produces messages to the topic `dead-letter.topic`, if there is one."""
 
-    def __init__(self, attributes: PipeAttributes) -> None:
+    def __init__(self, attributes: PipeAttributes, egress: EgressPolicy) -> None:
         """Read the settings; connect when there is a message."""
+        self._egress = egress
         self._topic = attributes.text("dead-letter.topic")
         self._settings = client_settings(attributes, "producer.", FIXED)
         self._producer: Any = None
@@ -32,7 +34,7 @@ class DeadLetters:
         """Send messages with the reasons why they cannot be read; return when they are acknowledged."""
         from confluent_kafka import Producer
 
-        self._producer = self._producer or checked_client(Producer, self._settings)
+        self._producer = self._producer or checked_client(Producer, self._settings, self._egress)
         self._failure = None
         for message, reason in letters:
             origin = {"topic": message.topic(), "partition": str(message.partition()), "offset": str(message.offset())}

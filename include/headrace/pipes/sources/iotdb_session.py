@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from headrace.egress import Endpoint
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.iotdb.session_options import read_options
 from headrace.pipes.plugins import PipeContext, Source
+from headrace.pipes.sinks.iotdb_thrift_options import endpoints_of
 
 
 def validate(attributes: PipeAttributes) -> None:
@@ -12,8 +14,13 @@ def validate(attributes: PipeAttributes) -> None:
     read_options(attributes, "UTC")
 
 
+def endpoints(attributes: PipeAttributes) -> tuple[Endpoint, ...]:
+    """Return the nodes and the file that attributes name."""
+    return endpoints_of(read_options(attributes, "UTC"))
+
+
 def create(attributes: PipeAttributes, pipe: PipeContext) -> Source:
     """Return the source. The modules of the RPC are imported only now."""
     from headrace.pipes.iotdb.reader import SessionSource
 
-    return SessionSource(read_options(attributes, pipe.context.settings.timezone))
+    return SessionSource(read_options(attributes, pipe.context.settings.timezone), pipe.context.egress)

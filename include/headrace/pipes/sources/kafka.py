@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from headrace.egress import EgressPolicy
 from headrace.errors import OperationalError, TerminalError
 from headrace.model.positions import Offsets
 from headrace.pipes.attributes import PipeAttributes, pipe_error
@@ -22,11 +23,12 @@ from headrace.pipes.kafka import (
     require,
     translated,
 )
+from headrace.pipes.kafka_settings import endpoints
 from headrace.pipes.plugins import PipeContext, Source, SourceBatch
 from headrace.pipes.sources.dead_letters import DeadLetters
 from headrace.pipes.sources.kafka_messages import Decoders, events_of_messages, where
 
-__all__ = ["create", "validate"]
+__all__ = ["create", "endpoints", "validate"]
 
 LOG: Final = logging.getLogger(__name__)
 FIXED: Final = {"enable.auto.commit": "false", "enable.auto.offset.store": "false", "auto.offset.reset": "error"}
@@ -97,8 +99,9 @@ class KafkaSource:
     in which partitions appear for the first time has no messages: it records where they begin.
     """
 
-    def __init__(self, attributes: PipeAttributes, pipe_id: str) -> None:
+    def __init__(self, attributes: PipeAttributes, pipe_id: str, egress: EgressPolicy) -> None:
         """Read the settings; connect later."""
+        self._egress = egress
         self._servers = attributes.text("bootstrap.servers")
         self._topics = attributes.text("topics")
         self._start = start_of(attributes)
@@ -107,7 +110,7 @@ class KafkaSource:
         self._refresh_s = attributes.integer("partitions.refresh-seconds", default=30)
         self._group = attributes.text("group.id")
         self._decoders = Decoders(input_options(attributes))
-        self._dead_letters = DeadLetters(attributes)
+        self._dead_letters = DeadLetters(attributes, egress)
         self._skips = attributes.text("on-error") == "skip"
         group = {"group.id": self._group or f"headrace-{pipe_id}"}
         self._settings = {**DEFAULTS, **client_settings(attributes, "consumer.", FIXED), **group, "error_cb": self._noted}
@@ -185,7 +188,7 @@ class KafkaSource:
         if self._consumer is None:
             from confluent_kafka import Consumer
 
-            self._consumer = checked_client(Consumer, self._settings)
+            self._consumer = checked_client(Consumer, self._settings, self._egress)
             self._next = {}
         return self._consumer
 
@@ -211,14 +214,14 @@ class KafkaSource:
     def _raise_if_down(self) -> None:
         """Raise `OperationalError` if the brokers were down and still are."""
         if self._is_down:
-            partitions_of(self._connected(), self._servers, REQUEST_S / 2)
+            partitions_of(self._connected(), self._servers, self._egress, REQUEST_S / 2)
             self._is_down = False
 
     def _refresh(self) -> None:
         """Look for new partitions from time to time."""
         if time.monotonic() - self._refreshed < self._refresh_s and self._partitions:
             return
-        topics = partitions_of(self._connected(), self._servers)
+        topics = partitions_of(self._connected(), self._servers, self._egress)
         if is_pattern(self._topics):
             names = [name for name in topics if re.match(self._topics, name) and not name.startswith("__")]
         else:
@@ -336,4 +339,4 @@ class KafkaSource:
 
 def create(attributes: PipeAttributes, context: PipeContext) -> Source:
     """Return the source."""
-    return KafkaSource(attributes, context.pipe_id)
+    return KafkaSource(attributes, context.pipe_id, context.context.egress)

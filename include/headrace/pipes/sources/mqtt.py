@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.egress import EgressPolicy
 from headrace.errors import OperationalError, TerminalError
 from headrace.model.paths import ROOT, quote_node
 from headrace.model.positions import Offsets
@@ -26,10 +27,10 @@ from headrace.pipes.attributes import PipeAttributes, pipe_error
 from headrace.pipes.events import DeleteEvent, Event, InsertEvent, StatementEvent
 from headrace.pipes.formats.codecs import decoder
 from headrace.pipes.formats.messages import ID, KEY, VALUE, FormatOptions, Unreadable, input_options, listed, unreadable_error
-from headrace.pipes.mqtt import DELETE, INSERT, STATEMENT, Connection, MqttOptions, positive
+from headrace.pipes.mqtt import DELETE, INSERT, STATEMENT, Connection, MqttOptions, endpoints, positive
 from headrace.pipes.plugins import PipeContext, Source, SourceBatch
 
-__all__ = ["create", "validate"]
+__all__ = ["create", "endpoints", "validate"]
 
 LOG: Final = logging.getLogger(__name__)
 MESSAGES: Final = "messages"
@@ -96,8 +97,9 @@ def path_of(topic: str, database: str) -> str:
 class MqttSource:
     """Receives messages in a bounded queue."""
 
-    def __init__(self, attributes: PipeAttributes, pipe_id: str) -> None:
+    def __init__(self, attributes: PipeAttributes, pipe_id: str, egress: EgressPolicy) -> None:
         """Read the settings; connect later."""
+        self._egress = egress
         self._options = MqttOptions.of(attributes)
         self._topics = listed(attributes.text("topics", "topic"))
         self._format = format_options(attributes)
@@ -177,6 +179,7 @@ class MqttSource:
             connection = Connection(
                 self._options,
                 self._client_id,
+                self._egress,
                 is_persistent=True,
                 expiry_s=self._expiry_s,
                 max_received=2 * self._max_records,
@@ -278,4 +281,4 @@ class MqttSource:
 
 def create(attributes: PipeAttributes, context: PipeContext) -> Source:
     """Return the source."""
-    return MqttSource(attributes, context.pipe_id)
+    return MqttSource(attributes, context.pipe_id, context.context.egress)
