@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from headrace import durable
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, PermissionDeniedError
+from headrace.model.access import Permissions, Privilege
 from headrace.model.masking import REFERENCE
 from headrace.model.pipes import HIDDEN_VALUE, without_prefix
 
@@ -69,12 +70,22 @@ def check_references(attributes: Mapping[str, str], keys: Collection[str]) -> No
             _variable_of(value.removeprefix(SECRET))
 
 
-def resolve(attributes: Mapping[str, str], keys: Collection[str], settings: Settings) -> dict[str, str]:
-    """Return stored attributes with the values of some keys in clear.
+def references(attributes: Mapping[str, str], keys: Collection[str]) -> tuple[str, ...]:
+    """Return the references among the values of some keys."""
+    return tuple(value for key, value in attributes.items() if is_secret(key, keys) and is_reference(value))
+
+
+def resolve(attributes: Mapping[str, str], keys: Collection[str], settings: Settings, permissions: Permissions) -> dict[str, str]:
+    """Return stored attributes with the values of some keys in clear, for a user with some permissions.
 
     Raises:
+        PermissionDeniedError: The user may not use a secret that one refers to.
         ConfigurationError: A secret cannot be decrypted here, or what it refers to is not here.
     """
+    for reference in references(attributes, keys):
+        if not permissions.allows_secret(reference):
+            message = f"No permissions for this operation, please add privilege {Privilege.USE_SECRET} on {reference}"
+            raise PermissionDeniedError(message, hint=f"root can GRANT {Privilege.USE_SECRET} ON '{reference}' TO USER …")
     return {key: reveal(value, settings) if is_secret(key, keys) else value for key, value in attributes.items()}
 
 

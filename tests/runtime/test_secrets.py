@@ -11,6 +11,7 @@ from cryptography.fernet import Fernet
 
 from headrace import secrets
 from headrace.errors import ConfigurationError
+from headrace.model.access import administrator
 from headrace.settings import Settings, load
 
 KEYS = frozenset({"password"})
@@ -26,7 +27,7 @@ def test_a_password_is_encrypted_under_any_prefix_and_can_be_read_again(settings
     stored = secrets.protect(typed, KEYS, settings)
     assert stored["sink.ip"] == "a"
     assert "hunter2" not in json.dumps(stored)
-    assert secrets.resolve(stored, KEYS, settings) == typed
+    assert secrets.resolve(stored, KEYS, settings, administrator()) == typed
     assert secrets.hide(stored, KEYS) == dict.fromkeys(("sink.password", "Connector.password", "password"), "******") | {
         "sink.ip": "a"
     }
@@ -35,7 +36,7 @@ def test_a_password_is_encrypted_under_any_prefix_and_can_be_read_again(settings
 
 def test_what_looks_encrypted_is_encrypted_nevertheless(settings: Settings) -> None:
     typed = {"password": "encrypted:abc"}
-    assert secrets.resolve(secrets.protect(typed, KEYS, settings), KEYS, settings) == typed
+    assert secrets.resolve(secrets.protect(typed, KEYS, settings), KEYS, settings, administrator()) == typed
 
 
 def test_the_key_is_made_once_for_its_owner_only(settings: Settings) -> None:
@@ -72,10 +73,10 @@ def test_a_secret_is_read_from_the_environment(settings: Settings, monkeypatch: 
     assert secrets.protect(typed, KEYS, settings) == typed
     assert secrets.hide(typed, KEYS) == typed
     with pytest.raises(ConfigurationError, match="secret plant_1 is not set") as caught:
-        secrets.resolve(typed, KEYS, settings)
+        secrets.resolve(typed, KEYS, settings, administrator())
     assert "HEADRACE_SECRET_PLANT_1" in caught.value.hint
     monkeypatch.setenv("HEADRACE_SECRET_PLANT_1", "hunter2")
-    assert secrets.resolve(typed, KEYS, settings) == {"sink.password": "hunter2"}
+    assert secrets.resolve(typed, KEYS, settings, administrator()) == {"sink.password": "hunter2"}
 
 
 def test_the_key_itself_is_no_secret_that_can_be_sent(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

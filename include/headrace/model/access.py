@@ -22,7 +22,7 @@ MAX_NAME_LENGTH: Final = 32
 
 
 class Privilege(StrEnum):
-    """Privileges by IoTDB's names, and TDengine's two on tables. The order is that in which they are listed."""
+    """Privileges by IoTDB's names, TDengine's two on tables, and one on secrets. The order is that in which they are listed."""
 
     MANAGE_USER = "MANAGE_USER"
     MANAGE_ROLE = "MANAGE_ROLE"
@@ -40,6 +40,7 @@ class Privilege(StrEnum):
     WRITE_SCHEMA = "WRITE_SCHEMA"
     READ_TABLE = "READ_TABLE"
     WRITE_TABLE = "WRITE_TABLE"
+    USE_SECRET = "USE_SECRET"
 
     @property
     def is_on_paths(self) -> bool:
@@ -56,7 +57,7 @@ ON_PATHS: Final = (Privilege.READ_DATA, Privilege.WRITE_DATA, Privilege.READ_SCH
 ON_TABLES: Final = (Privilege.READ_TABLE, Privilege.WRITE_TABLE)
 TABLE_PRIVILEGES: Final = {"READ": Privilege.READ_TABLE, "WRITE": Privilege.WRITE_TABLE}
 """TDengine's privileges on tables by its names; ALL are both."""
-GLOBAL: Final = tuple(one for one in Privilege if not one.is_on_paths and not one.is_on_tables)
+GLOBAL: Final = tuple(one for one in Privilege if one not in (*ON_PATHS, *ON_TABLES, Privilege.USE_SECRET))
 IMPLIED_BY: Final = {Privilege.READ_DATA: Privilege.WRITE_DATA, Privilege.READ_SCHEMA: Privilege.WRITE_SCHEMA}
 """The privilege to write, by the one to read, which it includes. It does not include the option to grant it."""
 GROUPS: Final = {
@@ -86,7 +87,7 @@ class Grantee:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A privilege on a target: a path that may end in `**`, or `database.table` in which the table may be `*`.
+    """A privilege on a target: a path that may end in `**`, `database.table` in which the table may be `*`, or a secret.
 
     Attributes:
         privilege: What may be done.
@@ -236,6 +237,13 @@ class Permissions:
         targets = (split_path(grant.target) for grant in self._of(privilege))
         return any(covers(target, path.nodes) for target in targets)
 
+    def allows_secret(self, reference: str) -> bool:
+        """Return whether the user may have a secret used, such as `secret:NAME` or `airflow:ID`."""
+        target = secret_target(reference)
+        return self.is_administrator or any(
+            grant.privilege is Privilege.USE_SECRET and grant.target == target for _, grant in self.grants
+        )
+
     def may_grant(self, grant: Grant) -> bool:
         """Return whether the user may grant and revoke what they have themselves with the option to grant it."""
         asked = split_path(grant.target)
@@ -253,6 +261,8 @@ class Permissions:
             return any(
                 own.privilege is grant.privilege and own.target in targets and own.condition in conditions for _, own in self.grants
             )
+        if grant.privilege is Privilege.USE_SECRET:
+            return self.allows_secret(grant.target)
         if grant.with_option:
             return self.may_grant(grant)
         return any(covers(split_path(own.target), split_path(grant.target)) for own in self._of(grant.privilege))
@@ -301,6 +311,12 @@ class Permissions:
     def _of(self, privilege: Privilege) -> list[Grant]:
         accepted = (privilege, IMPLIED_BY.get(privilege))
         return [grant for _, grant in self.grants if grant.privilege in accepted]
+
+
+def secret_target(reference: str) -> str:
+    """Return a reference to a secret as it is granted. Names of secrets have no case, while ids of Airflow have."""
+    kind, _, name = reference.partition(":")
+    return f"{kind}:{name.upper()}" if kind == "secret" else reference
 
 
 def reading_only(permissions: Permissions) -> Permissions:

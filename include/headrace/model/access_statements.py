@@ -89,6 +89,16 @@ class RevokePrivileges(AccessStatement):
 
 
 @dataclass(frozen=True, slots=True)
+class GrantSecret(AccessStatement):
+    """`GRANT USE_SECRET ON 'secret:NAME' TO …`, or `REVOKE … FROM …`; the reference may also be `airflow:ID`."""
+
+    reference: str
+    grantee: Grantee
+    revoke: bool = False
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ListUsers(AccessStatement):
     """`LIST USER [OF ROLE role]`."""
 

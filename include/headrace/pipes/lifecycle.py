@@ -14,7 +14,7 @@ from headrace.pipes.stages import stage_of
 def initial_progress(context: Context, definition: JobDefinition) -> JobProgress:
     """Return where a pipe begins that is created now, and store what it will need of the present."""
     assert definition.pipe is not None
-    source = stage_of(context, definition.stages, PipeStage.SOURCE)
+    source = stage_of(context, definition, PipeStage.SOURCE)
     offsets = {} if source.plugin.begin is None else source.plugin.begin()(source.attributes, context)
     if source.plugin.capture is not None:
         source.plugin.capture()(source.attributes, context, definition.id)

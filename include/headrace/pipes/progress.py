@@ -24,7 +24,7 @@ class PipeWatch:
         self._sources: dict[str, ChangeSource] = {}
         for record in records:
             definition = record.definition
-            if definition.kind != PIPE or stage_of(context, definition.stages, PipeStage.SOURCE).plugin.begin is None:
+            if definition.kind != PIPE or stage_of(context, definition, PipeStage.SOURCE).plugin.begin is None:
                 continue
             source = self._stack.enter_context(open_source(context, definition))
             source.poll()

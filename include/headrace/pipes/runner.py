@@ -50,7 +50,7 @@ class PipeRunner:
         self.stopwatch = Stopwatch()
         self.sink_failure: Error | None = None
         self._shared = shared
-        self._stages = {stage: stage_of(context, definition.stages, stage) for stage in PipeStage}
+        self._stages = {stage: stage_of(context, definition, stage) for stage in PipeStage}
         leaves_history = shared.leaves_history and can_transfer_in_chunks(context, definition)
         self._pipe = PipeContext(context, definition.id, definition.name, definition.owner, shared, leaves_history)
         self._checkpoints = PipeCheckpoints(f"{context.state_uri}", definition.id, context.epoch)

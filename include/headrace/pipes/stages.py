@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.context import Context
-from headrace.model.pipes import Pipe, PipeStage
+from headrace.model.jobs import JobDefinition
+from headrace.model.pipes import PipeStage
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.lookup import find_plugin, plugin_name
 from headrace.pipes.plugins import PipeContext, Plugin
@@ -25,13 +26,15 @@ class Stage:
         return self.plugin.create()(self.attributes, pipe)
 
 
-def stage_of(context: Context, pipe: Pipe, stage: PipeStage) -> Stage:
+def stage_of(context: Context, definition: JobDefinition, stage: PipeStage) -> Stage:
     """Return a stage of a pipe.
 
     Raises:
+        PermissionDeniedError: Its owner may not use one of its secrets.
         ProgrammingError: Its plugin does not exist.
         ConfigurationError: A password cannot be decrypted here.
     """
-    typed = pipe.stage(stage)
+    typed = definition.stages.stage(stage)
     plugin = find_plugin(context, stage, plugin_name(stage, typed))
-    return Stage(plugin, PipeAttributes(resolve(typed, plugin.secrets, context.settings)))
+    permissions = context.catalog.access.owner_permissions(definition.owner)
+    return Stage(plugin, PipeAttributes(resolve(typed, plugin.secrets, context.settings, permissions)))

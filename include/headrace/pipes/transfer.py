@@ -34,8 +34,7 @@ def can_transfer_in_chunks(context: Context, definition: JobDefinition) -> bool:
 
     That takes a pipe without a processor and without statements, which come before the rows, and an idempotent sink.
     """
-    pipe = definition.stages
-    source, processor, sink = (stage_of(context, pipe, stage) for stage in PipeStage)
+    source, processor, sink = (stage_of(context, definition, stage) for stage in PipeStage)
     has_tables = source.plugin.begin is not None
     has_statements = has_tables and not included(source.attributes) <= {INSERT, DELETE}
     return has_tables and not has_statements and processor.plugin.name == STATELESS and sink.plugin.is_idempotent
@@ -129,7 +128,7 @@ def open_source(context: Context, definition: JobDefinition) -> Iterator[ChangeS
     """Provide the source of a pipe, which reads tables."""
     shared = Shared(Feeds(context))
     shared.feeds.refresh()
-    stage = stage_of(context, definition.stages, PipeStage.SOURCE)
+    stage = stage_of(context, definition, PipeStage.SOURCE)
     source: ChangeSource = stage.create(PipeContext(context, definition.id, definition.name, definition.owner, shared))
     try:
         yield source
@@ -140,7 +139,7 @@ def open_source(context: Context, definition: JobDefinition) -> Iterator[ChangeS
 @contextmanager
 def open_sink(context: Context, definition: JobDefinition) -> Iterator[Sink]:
     """Provide the connected sink of a pipe."""
-    stage = stage_of(context, definition.stages, PipeStage.SINK)
+    stage = stage_of(context, definition, PipeStage.SINK)
     sink: Sink = stage.create(PipeContext(context, definition.id, definition.name, definition.owner))
     try:
         sink.handshake()

@@ -17,6 +17,7 @@ TOPICS: Final = {
         "create_user alter_user drop_user create_role drop_role grant_role grant_privileges revoke_privileges list_users list_roles"
         " list_privileges grant_tables"
     ),
+    "secret_grants": "grant_secret",
     "databases": "create_database alter_database maintain_database drop_database use_database",
     "tables": "create_table drop_table",
     "alterations": "add_column drop_column modify_column rename_column set_table_options",

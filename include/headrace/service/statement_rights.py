@@ -55,7 +55,7 @@ GLOBAL: Final[Mapping[Privilege, tuple[type[Statement], ...]]] = {
     Privilege.EXTEND_TEMPLATE: (tree.AlterTemplate,),
 }
 """Statements that need a privilege which is not on paths."""
-ADMINISTRATIVE: Final = (tree.CreateTemplate, tree.DropTemplate, tree.SetTemplate, access.GrantTables)
+ADMINISTRATIVE: Final = (tree.CreateTemplate, tree.DropTemplate, tree.SetTemplate, access.GrantTables, access.GrantSecret)
 
 
 def statement_rights(statement: Statement, user: str) -> Rights:

@@ -13,6 +13,7 @@ import headrace
 from headrace import secrets
 from headrace.errors import Error, ExistsError, NotFoundError, NotSupportedError, OperationalError, ProgrammingError
 from headrace.jobs.kinds import imported
+from headrace.model.access import administrator
 from headrace.model.jobs import DesiredState, JobCounters, JobProgress, JobState, StopReason
 from headrace.model.pipes import PipeStage
 from headrace.model.positions import Position
@@ -305,7 +306,7 @@ def test_passwords_are_shown_nowhere(tmp_path: Path, remote: str) -> None:
         assert row["PipeSink"] == "{connector.password=******, sink=remote-sink, sink.user=me}"
         definition = job(connection).definition
         assert "'connector.password'='******'" in definition.sql
-        resolved = secrets.resolve(definition.pipe.sink, REMOTE.secrets, connection.session.context.settings)
+        resolved = secrets.resolve(definition.pipe.sink, REMOTE.secrets, connection.session.context.settings, administrator())
         assert resolved["connector.password"] == "hunter2"
         connection.execute("alter pipe p modify source ('a'='b')")
         assert job(connection).definition.pipe.sink == definition.pipe.sink

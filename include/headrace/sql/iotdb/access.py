@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.model import access_statements as model
-from headrace.model.access import ADMINISTRATOR, GLOBAL, GROUPS, ON_PATHS, Grantee, GranteeKind
+from headrace.model.access import ADMINISTRATOR, GLOBAL, GROUPS, ON_PATHS, Grantee, GranteeKind, Privilege
 from headrace.sql.iotdb.pipe_plugins import PipePluginParser
 from headrace.sql.iotdb.render_statements import statement_sql
 from headrace.sql.iotdb.words import LEXICAL_RULES
@@ -35,11 +35,13 @@ class AccessParser(PipePluginParser):
         return self._parse_identifier(USER)
 
     def _parse_grant(self) -> model.AccessStatement:
-        """Parse `GRANT ROLE role TO user` and `GRANT privileges ON paths TO USER|ROLE name [WITH GRANT OPTION]`."""
+        """Parse `GRANT ROLE role TO user`, `GRANT privileges ON paths TO USER|ROLE name [WITH GRANT OPTION]`, and on a secret."""
         if self._accept("ROLE"):
             role = self._parse_identifier(ROLE)
             self._expect("TO")
             return model.GrantRole(role, self._parse_identifier(USER))
+        if self._accept(Privilege.USE_SECRET):
+            return self._parse_granted_secret("TO", revoke=False)
         start = self._index
         privileges = self._parse_list(self._parse_privilege)
         self._expect("ON")
@@ -49,17 +51,27 @@ class AccessParser(PipePluginParser):
         return model.GrantPrivileges(privileges, paths, grantee, self._accept("WITH", "GRANT", "OPTION"), self._span(start))
 
     def _parse_revoke(self) -> model.AccessStatement:
-        """Parse `REVOKE ROLE role FROM user` and `REVOKE privileges ON paths FROM USER|ROLE name`."""
+        """Parse `REVOKE ROLE role FROM user`, `REVOKE privileges ON paths FROM USER|ROLE name`, and on a secret."""
         if self._accept("ROLE"):
             role = self._parse_identifier(ROLE)
             self._expect("FROM")
             return model.GrantRole(role, self._parse_identifier(USER), revoke=True)
+        if self._accept(Privilege.USE_SECRET):
+            return self._parse_granted_secret("FROM", revoke=True)
         start = self._index
         privileges = self._parse_list(self._parse_privilege)
         self._expect("ON")
         paths = self._parse_patterns()
         self._expect("FROM")
         return model.RevokePrivileges(privileges, paths, self._parse_grantee(), self._span(start))
+
+    def _parse_granted_secret(self, word: str, *, revoke: bool) -> model.GrantSecret:
+        """Parse the rest of `GRANT USE_SECRET ON 'secret:NAME' TO USER|ROLE name`."""
+        start = self._index
+        self._expect("ON")
+        reference = self._parse_string("a reference such as 'secret:NAME'")
+        self._expect(word)
+        return model.GrantSecret(reference, self._parse_grantee(), revoke, self._span(start))
 
     def _parse_privilege(self) -> str:
         return self._expect_one(*PRIVILEGES)
@@ -131,6 +143,13 @@ def _grant_privileges_sql(statement: model.GrantPrivileges) -> str:
 @statement_sql.register
 def _revoke_privileges_sql(statement: model.RevokePrivileges) -> str:
     return f"REVOKE {_granted_sql(statement)} FROM {grantee_sql(statement.grantee)}"
+
+
+@statement_sql.register
+def _grant_secret_sql(statement: model.GrantSecret) -> str:
+    verb, word = ("REVOKE", "FROM") if statement.revoke else ("GRANT", "TO")
+    reference, grantee = LEXICAL_RULES.quote(statement.reference), grantee_sql(statement.grantee)
+    return f"{verb} {Privilege.USE_SECRET} ON {reference} {word} {grantee}"
 
 
 def _granted_sql(statement: model.GrantPrivileges | model.RevokePrivileges) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.model import access_statements as model
+from headrace.model.access import Grantee, GranteeKind, Privilege
 from headrace.sql.render import join_words, text_if
 from headrace.sql.tdengine.render import expression_sql, statement_sql
 from headrace.sql.tdengine.virtual_tables import TDengineVirtualTables
@@ -42,15 +43,21 @@ class TDengineAccess(TDengineVirtualTables):
     def _parse_drop_user(self) -> model.DropUser:
         return model.DropUser(self._parse_identifier(USER))
 
-    def _parse_grant(self) -> model.GrantTables:
+    def _parse_grant(self) -> model.AccessStatement:
         return self._parse_granted("TO", revoke=False)
 
-    def _parse_revoke(self) -> model.GrantTables:
+    def _parse_revoke(self) -> model.AccessStatement:
         return self._parse_granted("FROM", revoke=True)
 
-    def _parse_granted(self, word: str, *, revoke: bool) -> model.GrantTables:
-        """Parse `privilege, … ON database.table|database.*|*.* [WITH condition] TO user`."""
+    def _parse_granted(self, word: str, *, revoke: bool) -> model.AccessStatement:
+        """Parse `privilege, … ON database.table|database.*|*.* [WITH condition] TO user`, or `USE_SECRET ON 'secret:NAME' …`."""
         start = self._index
+        if self._accept(Privilege.USE_SECRET):
+            self._expect("ON")
+            reference = self._parse_string("a reference such as 'secret:NAME'")
+            self._expect(word)
+            grantee = Grantee(GranteeKind.USER, self._parse_identifier(USER))
+            return model.GrantSecret(reference, grantee, revoke, self._span(start))
         privileges = self._parse_list(self._parse_privilege)
         self._expect("ON")
         database, table = self._parse_level()
@@ -100,3 +107,10 @@ def _grant_tables_sql(statement: model.GrantTables) -> str:
     condition = "" if statement.condition is None else f"WITH {expression_sql(statement.condition)}"
     privileges, user = ", ".join(statement.privileges), LEXICAL_RULES.name_sql(statement.user)
     return join_words(verb, privileges, "ON", level, condition, word, user)
+
+
+@statement_sql.register
+def _grant_secret_sql(statement: model.GrantSecret) -> str:
+    verb, word = ("REVOKE", "FROM") if statement.revoke else ("GRANT", "TO")
+    reference, user = LEXICAL_RULES.quote(statement.reference), LEXICAL_RULES.name_sql(statement.grantee.name)
+    return f"{verb} {Privilege.USE_SECRET} ON {reference} {word} {user}"

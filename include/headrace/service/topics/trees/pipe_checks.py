@@ -81,10 +81,10 @@ def check_receiver(context: PipeContext, plugin: Plugin, attributes: Mapping[str
         attributes: Its attributes as they are typed or stored.
 
     Raises:
-        Error: The receiver cannot be reached, or refuses.
+        Error: The receiver cannot be reached, or refuses, or the user may not use a secret.
     """
     try:
-        clear = secrets.resolve(attributes, plugin.secrets, context.context.settings)
+        clear = secrets.resolve(attributes, plugin.secrets, context.context.settings, context.context.permissions())
     except ConfigurationError:
         return
     try:

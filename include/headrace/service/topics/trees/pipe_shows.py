@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from headrace import secrets
 from headrace.context import Context
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, PermissionDeniedError
 from headrace.jobs.registry import kind_of
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.model.pipes import PipeStage
@@ -75,8 +75,8 @@ def sink_of(record: JobRecord, context: Context) -> dict[str, str]:
     """Return the attributes of a pipe's sink, with passwords in clear if they are known here: encrypted, equal ones differ."""
     sink = record.definition.stages.sink
     try:
-        return secrets.resolve(sink, secret_keys(PipeStage.SINK, sink, context), context.settings)
-    except ConfigurationError:
+        return secrets.resolve(sink, secret_keys(PipeStage.SINK, sink, context), context.settings, context.permissions())
+    except (ConfigurationError, PermissionDeniedError):
         return dict(sink)
 
 
