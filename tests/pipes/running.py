@@ -22,8 +22,8 @@ def created(plugin: str, settings: dict[str, str], pipe_id: str = PIPE_ID, timeo
     """Return a source or sink with these attributes, which are checked first, in a home with this time limit of sinks."""
     attributes = PipeAttributes(settings)
     BY_NAME[plugin].validate()(attributes)
-    settings = load(pipe_sink_timeout_ms=timeout_ms)
-    context = cast(Any, SimpleNamespace(settings=settings, egress=EgressPolicy(settings, lambda: True)))
+    loaded = load(pipe_sink_timeout_ms=timeout_ms)
+    context = cast(Any, SimpleNamespace(settings=loaded, egress=EgressPolicy(loaded, lambda: True)))
     return BY_NAME[plugin].create()(attributes, PipeContext(context, pipe_id, "p"))
 
 

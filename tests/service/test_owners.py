@@ -44,8 +44,9 @@ class Quiet(Trigger):
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Iterator[headrace.Connection]:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[headrace.Connection]:
     """Provide the administrator's connection to a tree, in a home with the user vera."""
+    monkeypatch.setenv("HEADRACE_EXTERNAL_LOCATIONS", str(tmp_path / "sent"))
     with connect(tmp_path / "home", "iotdb") as connection:
         for sql in TREE:
             connection.execute(sql)
