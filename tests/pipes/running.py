@@ -18,12 +18,14 @@ from tests.support.waiting import wait_until
 PIPE_ID = "pipe-1"
 
 
-def created(plugin: str, settings: dict[str, str], pipe_id: str = PIPE_ID, timeout_ms: int = 60_000) -> Any:
+def created(
+    plugin: str, settings: dict[str, str], pipe_id: str = PIPE_ID, timeout_ms: int = 60_000, egress: EgressPolicy | None = None
+) -> Any:
     """Return a source or sink with these attributes, which are checked first, in a home with this time limit of sinks."""
     attributes = PipeAttributes(settings)
     BY_NAME[plugin].validate()(attributes)
     loaded = load(pipe_sink_timeout_ms=timeout_ms)
-    context = cast(Any, SimpleNamespace(settings=loaded, egress=EgressPolicy(loaded, lambda: True)))
+    context = cast(Any, SimpleNamespace(settings=loaded, egress=egress or EgressPolicy(loaded, lambda: True)))
     return BY_NAME[plugin].create()(attributes, PipeContext(context, pipe_id, "p"))
 
 

@@ -6,15 +6,17 @@ import itertools
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
 
-from headrace.errors import OperationalError, ProgrammingError, TerminalError
+from headrace.egress import EgressPolicy
+from headrace.errors import EgressDeniedError, OperationalError, ProgrammingError, TerminalError
 from headrace.model.time import Precision
 from headrace.pipes.events import DeleteEvent, Event, InsertEvent, StatementEvent
 from headrace.runtime.processes import find_free_port
+from headrace.settings import load
 from tests.pipes.formats.samples import device_rows, points
 from tests.pipes.running import created, data_of, delivery, read_all
 from tests.support.kafka_broker import Broker, running_broker
@@ -60,6 +62,21 @@ def produce(broker: Broker, topic: str, *values: str | bytes | None, key: str | 
 
 def payload(device: str, time: int, value: Any) -> str:
     return json.dumps({"device": device, "timestamp": time, "measurements": ["s1"], "values": [value]})
+
+
+def test_brokers_that_a_broker_names_have_to_be_allowed(kafka: Broker) -> None:
+    topic, port = kafka.create_topic(), kafka.bootstrap.rpartition(":")[2]
+    settings = {"bootstrap.servers": f"localhost:{port}"}
+    limited = EgressPolicy(load(egress="localhost"), lambda: False)
+    refused = pytest.raises(EgressDeniedError, match=f"kafka at 127.0.0.1:{port}")
+    with closing(created("kafka-sink", {**settings, "topic": topic}, egress=limited)) as sink, refused:
+        sink.handshake()
+    refused = pytest.raises(EgressDeniedError, match=f"kafka at 127.0.0.1:{port}")
+    with closing(created("kafka-source", {**settings, "topics": topic}, egress=limited)) as source, refused:
+        source.read({})
+    both = EgressPolicy(load(egress="localhost, 127.0.0.1"), lambda: False)
+    with closing(created("kafka-sink", {**settings, "topic": topic}, egress=both)) as sink:
+        sink.handshake()
 
 
 def test_sink_sends_a_message_for_each_row(kafka: Broker) -> None:

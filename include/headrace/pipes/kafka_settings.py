@@ -70,8 +70,8 @@ ALLOWED: Final = {
 """The settings by what begins the keys of their attributes."""
 
 
-def settings_of(attributes: PipeAttributes, *prefixes: str) -> dict[str, str]:
-    """Return the settings that attributes name with one of some prefixes, or for all clients.
+def settings_of(attributes: PipeAttributes, client: str) -> dict[str, str]:
+    """Return the settings that attributes name with the prefix of a client, or for all clients.
 
     Raises:
         ProgrammingError: One is not among those that may be set.
@@ -85,7 +85,7 @@ def settings_of(attributes: PipeAttributes, *prefixes: str) -> dict[str, str]:
         name = key.removeprefix(prefix)
         if name not in ALLOWED[prefix]:
             raise unsupported(typed, prefix, name)
-        if prefix in ("", *prefixes):
+        if prefix in ("", client):
             settings[name] = value
     return settings
 
@@ -111,7 +111,8 @@ def servers_of(text: str) -> list[Endpoint]:
 
 def endpoints(attributes: PipeAttributes) -> tuple[Endpoint, ...]:
     """Return the servers and files that the attributes of a source or sink name."""
-    return (*servers_of(attributes.text(SERVERS)), *_named(settings_of(attributes, *CLIENT_PREFIXES)))
+    named = [one for prefix in CLIENT_PREFIXES for one in _named(settings_of(attributes, prefix))]
+    return tuple(dict.fromkeys((*servers_of(attributes.text(SERVERS)), *named)))
 
 
 def _named(settings: dict[str, Any]) -> Iterator[Endpoint]:
