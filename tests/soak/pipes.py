@@ -31,7 +31,7 @@ Rows = set[tuple[Any, ...]]
 
 def create_pipe_sql(name: str, settings: Settings) -> str:
     """Return the statement that creates one of the pipes."""
-    return f"CREATE PIPE {name} {PIPES[name].format(folder=settings.home)}"
+    return f"CREATE PIPE {name} {PIPES[name].format(folder=settings.home.parent)}"
 
 
 def has_delivered(connection: headrace.Connection, record: JobRecord) -> bool:
@@ -47,7 +47,7 @@ def compare_pipes(connection: headrace.Connection, settings: Settings, names: It
     """Return for each pipe whether its target equals what a query with its parameters returns."""
     conditions = {"archive": f" WHERE ts >= {START_MS}", "copy": ""}
     expected = {name: query(connection, SOURCES[name][1], conditions[name]) for name in names}
-    return {name: difference(rows, stored(settings.home / name)) for name, rows in expected.items()}
+    return {name: difference(rows, stored(settings.home.parent / name)) for name, rows in expected.items()}
 
 
 def difference(expected: Rows, received: Rows) -> str:

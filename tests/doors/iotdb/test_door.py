@@ -40,6 +40,7 @@ from headrace.service.rights import Action, Right
 from headrace.settings import load
 from tests.doors.iotdb.conftest import PASSWORD, USER, authenticate, opened_door
 from tests.doors.iotdb.test_hostile_clients import insert
+from tests.pipes.thrift import unlimited
 
 HOST = "127.0.0.1"
 
@@ -57,7 +58,7 @@ def make_certificate(folder: Path) -> None:
 
 def log_in(door: IotdbDoor, certificate: Path | None) -> None:
     tls = None if certificate is None else client_context(str(certificate), "")
-    connection = Connection(Node(HOST, door.port), Login(USER, PASSWORD, tls))
+    connection = Connection(Node(HOST, door.port), Login(USER, PASSWORD, tls, egress=unlimited()))
     assert query(connection, "show version").num_rows == 1
     connection.close()
 
