@@ -14,6 +14,7 @@ import headrace
 from headrace.egress import EgressPolicy, Endpoint, EndpointKind, check, serves_only_this_machine
 from headrace.errors import ConfigurationError, EgressDeniedError, ProgrammingError
 from headrace.settings import load
+from tests.security.names import Names
 
 ADDRESS = "wss://user:b.example.org@A.example.com:8443/b/d?c"
 
@@ -95,18 +96,6 @@ def test_what_is_no_address_is_an_error() -> None:
 
 
 # Addresses at the time of connecting
-
-
-class Names:
-    """Names that resolve to addresses, which may change."""
-
-    def __init__(self) -> None:
-        self.addresses: dict[str, tuple[str, ...]] = {}
-        self._resolve = socket.getaddrinfo
-
-    def __call__(self, host: str, port: Any, *arguments: Any, **options: Any) -> Any:
-        found = self.addresses.get(host, (host,))
-        return [info for one in found for info in self._resolve(one, port, *arguments, **options)]
 
 
 @pytest.fixture

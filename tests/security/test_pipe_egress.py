@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +18,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 import headrace
+from headrace.code.downloads import download
 from headrace.egress import EgressPolicy
 from headrace.errors import EgressDeniedError, Error, ProgrammingError
 from headrace.pipes.attributes import PipeAttributes
@@ -25,8 +27,10 @@ from headrace.pipes.iotdb.connection import BrokenConnectionError
 from headrace.pipes.plugins import PipeContext
 from headrace.runtime.processes import find_free_port
 from headrace.settings import load
+from headrace.streams.notifications import websocket
 from tests.pipes.formats.samples import device_rows
 from tests.pipes.running import created, delivery
+from tests.security.names import Names
 from tests.support.waiting import wait_until
 
 NO_SOURCE = "WITH SOURCE ('source'='do-nothing-source')"
@@ -125,6 +129,38 @@ def test_drivers_ask_again_when_they_connect(name: str, receiver: Receiver) -> N
         is_open[0] = False
         with pytest.raises(EgressDeniedError):
             sink.handshake()
+    assert receiver.received == []
+
+
+def open_pipe(name: str, port: int, egress: EgressPolicy) -> None:
+    attributes = {
+        "iotdb-thrift-sink": {"sink.node-urls": f"a.example.com:{port}"},
+        "kafka-sink": {"bootstrap.servers": f"a.example.com:{port}", "topic": "t"},
+        "mqtt-sink": {"host": "a.example.com", "port": str(port)},
+    }
+    with closing(created(name, attributes[name], egress=egress)) as sink:
+        sink.handshake()
+
+
+OPENERS: dict[str, Callable[[int, EgressPolicy], Any]] = {
+    "notify": lambda port, egress: websocket.connect(f"ws://a.example.com:{port}/", egress),
+    "code": lambda port, egress: download(f"https://a.example.com:{port}/double.py", egress),
+    **{name: partial(open_pipe, name) for name in ("iotdb-thrift-sink", "kafka-sink", "mqtt-sink")},
+}
+
+
+@pytest.mark.parametrize("name", OPENERS)
+def test_a_listed_name_that_begins_to_resolve_to_this_machine_leads_nowhere(
+    name: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = Names()
+    monkeypatch.setattr(socket, "getaddrinfo", names)
+    monkeypatch.setenv("no_proxy", "*")
+    listed = EgressPolicy(load(egress=f"*.example.com, https://a.example.com:{receiver.port}/"), lambda: False)
+    for address in ("127.0.0.1", "169.254.169.254", "::ffff:127.0.0.1"):
+        names.addresses["a.example.com"] = (address,)
+        with pytest.raises(EgressDeniedError, match=r"which is|does not allow"):
+            OPENERS[name](receiver.port, listed)
     assert receiver.received == []
 
 
