@@ -14,7 +14,8 @@ import pytest
 import headrace
 from headrace.runtime.context import open_context
 from headrace.runtime.credentials import Identity
-from headrace.runtime.http import Endpoint, Guard, Health, create_app
+from headrace.runtime.http import Guard, Health, create_app
+from headrace.runtime.http_server import Endpoint
 from headrace.runtime.snode_client import SnodeEndpoint, endpoint_file, write_endpoint
 from headrace.service.endpoint import sql_runner
 from headrace.settings import load

@@ -19,7 +19,8 @@ from headrace.cli.sql import FLAGS, OPTIONS, SqlCommand, parse_command
 from headrace.errors import NotFoundError, SqlSyntaxError
 from headrace.model.spans import Span
 from headrace.runtime.credentials import Identity
-from headrace.runtime.http import MAX_JSON_ROWS, Endpoint, Guard, Health, StatementResult, create_app
+from headrace.runtime.http import MAX_JSON_ROWS, Guard, Health, StatementResult, create_app
+from headrace.runtime.http_server import Endpoint
 from headrace.runtime.snode_client import SnodeEndpoint, endpoint_file, write_endpoint
 from headrace.service.results import Result
 

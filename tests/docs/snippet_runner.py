@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 import headrace
 from headrace.cli import output as printing
 from headrace.cli.app import app
-from headrace.runtime.http import Endpoint, Guard, Health, create_app
+from headrace.runtime.http import Guard, Health, create_app
+from headrace.runtime.http_server import Endpoint
 from headrace.runtime.openlineage.configuration import NAMESPACE, is_configured
 from headrace.service.endpoint import sql_runner
 from headrace.settings import Settings

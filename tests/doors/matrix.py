@@ -28,7 +28,6 @@ from headrace.doors.iotdb.writes import READERS
 from headrace.doors.options import DoorOptions
 from headrace.doors.tdengine.access import Access
 from headrace.doors.tdengine.app import create_app as create_rest
-from headrace.doors.tdengine.app import create_ingestion
 from headrace.model.clock import ManualClock
 from headrace.queries.running import RunningQueries
 from headrace.runtime.flight_sql import encode_command
@@ -138,7 +137,7 @@ def opened_home(path: Path, *, full: bool) -> Iterator[Home]:
             {dialect: connect(dialect, USER, PASSWORD) for dialect in ("tdengine", "iotdb")},
             {dialect: stack.enter_context(remote(door, dialect)) for dialect in ("tdengine", "iotdb")},
             TestClient(http),
-            TestClient(create_rest(gate, access, create_ingestion(gate, access))),
+            TestClient(create_rest(gate, access)[0]),
             stack.enter_context(TestClient(create_page(Rights(), page_settings, clock=clock), raise_server_exceptions=False)),
             rpc,
         )

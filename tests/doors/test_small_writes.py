@@ -143,4 +143,4 @@ def test_a_client_that_leaves_gives_its_memory_back(door: Served, wire: socket.s
     wire.sendall(request(b"f v=1 1")[: -len(b"f v=1 1")] + body)
     wait_until(lambda: len(taken) == 2, "the second request")
     wire.close()
-    wait_until(lambda: ingestion._bytes == 0, "the memory")
+    wait_until(lambda: not ingestion._limits.memory._held, "the memory")

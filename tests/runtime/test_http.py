@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -14,8 +15,10 @@ import pytest
 from headrace.errors import AuthenticationError, ConfigurationError, OperationalError, SqlSyntaxError
 from headrace.model.spans import Span
 from headrace.runtime.credentials import Identity, identity_proof, session_token
-from headrace.runtime.http import NO_OPTIONS, Endpoint, Guard, Health, StatementOptions, StatementResult, create_app, with_port
+from headrace.runtime.http import NO_OPTIONS, Guard, Health, StatementOptions, StatementResult, create_app
+from headrace.runtime.http_server import Endpoint, with_port
 from headrace.runtime.snode_client import ARROW
+from tests.support.waiting import wait_until
 
 ROWS = pa.table(
     {
@@ -35,6 +38,8 @@ def run_sql(
     match sql:
         case "rows":
             return StatementResult(ROWS)
+        case "large":
+            return StatementResult(pa.table({"s": ["x" * 1_000] * 20_000}))
         case "none":
             return StatementResult(None, affected=3)
         case "wrong\nhere":
@@ -77,6 +82,7 @@ def endpoint(state: State) -> Iterator[Endpoint]:
         run_sql,
         lambda: Health(state.healthy, {"epoch": 7}, state.is_slow),
         lambda: "headrace_up 1\n",
+        lambda body: body,
         authenticate=authenticate,
         cancel=lambda user, label: (user, label) == ("vera", "mine"),
     )
@@ -275,3 +281,62 @@ def test_only_the_loopback_interface_listens(endpoint: Endpoint) -> None:
 def test_a_taken_port_is_an_error_that_names_it(endpoint: Endpoint) -> None:
     with pytest.raises(ConfigurationError, match=f"port {endpoint.port}"):
         Endpoint(create_app(Guard("secret"), run_sql, lambda: Health(True, {}), str), endpoint.port)
+
+
+def send_head(endpoint: Endpoint, head: str) -> socket.socket:
+    """Return a connection on which a head was sent."""
+    connection = socket.create_connection(("127.0.0.1", endpoint.port), 30)
+    connection.sendall(head.encode())
+    return connection
+
+
+@pytest.mark.parametrize("path", ["/sql", "/sql/cancel", "/triggers"])
+def test_a_body_without_credentials_is_not_waited_for(endpoint: Endpoint, path: str) -> None:
+    with send_head(endpoint, f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {150 << 20}\r\n\r\n{{") as connection:
+        assert connection.recv(1024).startswith(b"HTTP/1.1 401 ")
+
+
+@pytest.mark.parametrize("path", ["/sql", "/sql/cancel", "/triggers"])
+def test_bodies_have_a_largest_size(endpoint: Endpoint, path: str) -> None:
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\n"
+    with send_head(endpoint, f"{head}Content-Length: {65 << 20}\r\n\r\n{{") as connection:
+        assert connection.recv(1024).startswith(b"HTTP/1.1 413 ")
+    with send_head(endpoint, f"{head}Transfer-Encoding: chunked\r\n\r\n") as connection:
+        part = b"%x\r\n%s\r\n" % (1 << 20, b"x" * (1 << 20))
+        for _ in range(65):
+            connection.sendall(part)
+        assert connection.recv(1024).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize(
+    "sent", ["", "POST /sql HTTP/1.1\r\nHost", "POST /sql HTTP/1.1\r\nContent-Length: 5\r\n\r\n{", "GET /health HTTP/1.1\r\n\r\n"]
+)
+def test_clients_that_send_no_more_are_cut_off(endpoint: Endpoint, sent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.runtime.http_server.TIMEOUT_S", 0.01)
+    with send_head(endpoint, sent) as connection:
+        while connection.recv(1024):
+            pass
+
+
+def test_a_body_that_does_not_arrive_in_time_is_refused(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.runtime.http_limits.TIMEOUT_S", 0.01)
+    head = "POST /sql HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\nContent-Length: 5\r\n\r\n{"
+    with send_head(endpoint, head) as connection:
+        assert connection.recv(1024).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("head", ["POST /{} HTTP/1.1\r\n", "POST /sql HTTP/1.1\r\nX: {}\r\n"])
+def test_a_head_has_a_largest_size(endpoint: Endpoint, head: str) -> None:
+    with send_head(endpoint, "") as connection, suppress(ConnectionError):
+        connection.sendall(head.format("x" * (1 << 20)).encode())
+        assert connection.recv(1024) == b""
+
+
+def test_clients_that_do_not_read_are_cut_off(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.runtime.http_server.TIMEOUT_S", 0.05)
+    body = '{"sql":"large"}'
+    head = f"POST /sql HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    connections = endpoint._server.server_state.connections
+    with send_head(endpoint, head):
+        wait_until(lambda: connections, "the connection")
+        wait_until(lambda: not connections, "its end")

@@ -14,7 +14,8 @@ from headrace.errors import NotFoundError
 from headrace.model.snodes import Heartbeat
 from headrace.model.spans import Span
 from headrace.runtime.credentials import Identity
-from headrace.runtime.http import Endpoint, Guard, Health, StatementResult, create_app
+from headrace.runtime.http import Guard, Health, StatementResult, create_app
+from headrace.runtime.http_server import Endpoint
 from headrace.service.remote import query_snode
 
 TOKEN = "opens everything"

@@ -10,7 +10,8 @@ from typing import Any
 
 from headrace.context import Context
 from headrace.runtime.credentials import Identity
-from headrace.runtime.http import Endpoint, Guard, Health, create_app
+from headrace.runtime.http import Guard, Health, create_app
+from headrace.runtime.http_server import Endpoint
 from headrace.service.endpoint import sql_runner
 
 HOLDER = "elsewhere:1:a"

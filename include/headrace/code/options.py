@@ -10,7 +10,7 @@ from headrace.errors import TypeMismatchError
 from headrace.model.expressions import Scalar
 from headrace.model.time import Duration, Precision
 
-OPTION: Final = re.compile(r"\s*([A-Za-z]\w*)\s*=\s*(.*?)\s*", re.DOTALL)
+OPTION: Final = re.compile(r"([A-Za-z]\w*)\s*=\s*(.*)", re.DOTALL)
 NEXT_OPTION: Final = re.compile(r",(?=\s*[A-Za-z]\w*\s*=)")
 
 
@@ -64,7 +64,7 @@ def written_options(function: str, constants: Sequence[Scalar | Duration]) -> di
 
 def written_in(constant: Scalar | Duration) -> list[tuple[str, str]] | None:
     """Return the names and values of the options in a text such as `rank=0.9,error=0.01`; None if it is no such text."""
-    options = [OPTION.fullmatch(part) for part in NEXT_OPTION.split(constant)] if isinstance(constant, str) else [None]
+    options = [OPTION.fullmatch(part.strip()) for part in NEXT_OPTION.split(constant)] if isinstance(constant, str) else [None]
     pairs = [(option[1], option[2]) for option in options if option is not None]
     return pairs if len(pairs) == len(options) else None
 

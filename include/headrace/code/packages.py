@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -47,7 +48,7 @@ def holds_module(archive: Path, module: str) -> bool:
     try:
         with zipfile.ZipFile(archive) as opened:
             names = set(opened.namelist())
-    except (OSError, zipfile.BadZipFile):
+    except (OSError, ValueError, NotImplementedError, struct.error, zipfile.BadZipFile):
         return False
     return not names.isdisjoint(module_paths(module))
 

@@ -42,6 +42,11 @@ class Origin:
     door: str
     address: str
 
+    @property
+    def host(self) -> str:
+        """The address without the port."""
+        return self.address.rpartition(":")[0]
+
 
 @dataclass
 class DoorConnection:

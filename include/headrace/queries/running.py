@@ -6,9 +6,10 @@ import itertools
 import secrets
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error, LimitError, OperationalError
@@ -26,10 +27,11 @@ class RunningQuery:
 
     label = ""
 
-    def __init__(self, id: str, user: str, sql: str, started: int, settings: Settings, cancel_jobs: Callable[[str], None]) -> None:
+    def __init__(self, id: str, user: str, sql: str, started: int, settings: Settings, cancel: Callable[[], None]) -> None:
         self.id, self.user, self.sql, self.started = id, user, sql, started
         self._settings = settings
-        self._cancel_jobs = cancel_jobs
+        self.cancel = cancel
+        """Ends what it waits for."""
         self._rows = 0
         self._bytes = 0
         self.thread = threading.get_ident()
@@ -40,7 +42,7 @@ class RunningQuery:
     def end(self, error: Error) -> None:
         """End the query with an error."""
         self.error = self.error or error
-        self._cancel_jobs(self.id)
+        self.cancel()
 
     def check(self, rows: int = 0, bytes_: int = 0) -> None:
         """Count a part of the result; raise if the query has to end."""
@@ -53,6 +55,10 @@ class RunningQuery:
             self.end(limit_error(f"{most_bytes} bytes", "HEADRACE_QUERY_BYTES"))
         if self.error is not None:
             raise self.error
+
+
+def nothing() -> None:
+    """Cancel nothing: the query ends at its next check."""
 
 
 def limit_error(limit: str, setting: str) -> LimitError:
@@ -69,6 +75,21 @@ def check(rows: int = 0, bytes_: int = 0) -> None:
         query.check(rows, bytes_)
 
 
+@contextmanager
+def canceling(cancel: Callable[[], None]) -> Iterator[None]:
+    """Have `cancel` called, from another thread, if this thread's query has to end while the block runs."""
+    query = _CURRENT.get()
+    if query is None:
+        yield
+        return
+    before, query.cancel = query.cancel, cancel
+    try:
+        query.check()
+        yield
+    finally:
+        query.cancel = before
+
+
 @dataclass
 class RunningQueries:
     """The running queries of an snode. Thread-safe."""
@@ -81,10 +102,11 @@ class RunningQueries:
         self._queries: dict[str, RunningQuery] = {}
 
     @contextmanager
-    def run(self, user: str, sql: str, label: str = "") -> Iterator[None]:
+    def run(self, user: str, sql: str, label: str = "", *, uses_spark: bool = True) -> Iterator[None]:
         """Register the query that this thread runs. By a `label`, its user can end it with `cancel`."""
-        settings, now = self.context.settings, self.context.clock.now()
-        query = RunningQuery(f"{self._prefix}:{next(self._numbers):x}", user, sql, now, settings, self._cancel_jobs)
+        settings, now, id = self.context.settings, self.context.clock.now(), f"{self._prefix}:{next(self._numbers):x}"
+        cancel = partial(self._cancel_jobs, id) if uses_spark else nothing
+        query = RunningQuery(id, user, sql, now, settings, cancel)
         query.label = label
         self._queries[query.id] = query
         late = limit_error(f"{settings.query_timeout_s} s", "HEADRACE_QUERY_TIMEOUT_S")
@@ -93,7 +115,7 @@ class RunningQueries:
         timer.start()
         token = _CURRENT.set(query)
         try:
-            with self._job_group(query.id):
+            with self._job_group(id) if uses_spark else nullcontext():
                 yield
             query.check()
         except Exception as error:  # of Spark, whose jobs are canceled, or ours

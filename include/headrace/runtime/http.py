@@ -7,37 +7,29 @@ import io
 import json
 import logging
 import math
-import socket
-import ssl
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, RootModel, ValidationError
 
-from headrace.errors import AuthenticationError, ConfigurationError, Error, InternalError, OperationalError, TerminalError
+from headrace.errors import AuthenticationError, Error, InternalError, TerminalError
 from headrace.model.masking import masked
 from headrace.runtime.credentials import Identity, are_equal, identity_proof, session_token
+from headrace.runtime.http_limits import MAX_SQL_BYTES, RequestLimits, TooLargeError, TooSlowError
 from headrace.runtime.snode_client import ARROW, JSON, TRIGGERS_PATH
 
 if TYPE_CHECKING:
-    import asyncio
-
     import pyarrow as pa
-    from starlette.types import ASGIApp
 
 logger = logging.getLogger(__name__)
 
-LOOPBACK: Final = "127.0.0.1"
-WILDCARD_HOSTS: Final = ("", "0.0.0.0", "::")
 MIN_NONCE_LENGTH: Final = 16
 MAX_NONCE_LENGTH: Final = 128
 BATCH_ROWS: Final = 65_536
@@ -47,6 +39,8 @@ MAX_JSON_ROWS: Final = 1_000
 MAX_SHOWN_BYTES: Final = 8 << 20
 """Size in Arrow's format of a result of which a client wants the first rows."""
 MAX_ORIGIN_LENGTH: Final = 200
+MAX_TRIGGER_BYTES: Final = 64 << 20
+"""The largest body that calls a trigger."""
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -140,12 +134,28 @@ class Cancellation(BaseModel):
     user: str | None = None
 
 
+class TriggerCall(RootModel[dict[str, Any]]):
+    """The body of a call of a trigger."""
+
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who sends a request: with the token, or as a user who has logged in. `user` is None for the administrator."""
 
     user: str | None
     has_token: bool
+
+    @property
+    def owner(self) -> str:
+        """Whose share of the server's memory and threads a request takes."""
+        return "" if self.user is None else f"user {self.user}"
+
+    def named(self, user: str | None) -> Caller:
+        """Return who this is in a request that names a user, as whom holders of the token may act."""
+        return Caller(user, has_token=True) if self.has_token else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +209,7 @@ def create_app(
     """
     app = FastAPI(title="Headrace snode", docs_url=None, redoc_url=None, openapi_url=None)
 
-    def writer(bearer: str = Depends(bearer_token)) -> None:
-        if not guard.may_write(bearer):
-            raise unauthorized()
+    limits = RequestLimits()
 
     def reader(bearer: str = Depends(bearer_token)) -> None:
         if not guard.may_read(bearer):
@@ -211,10 +219,14 @@ def create_app(
     def identity(nonce: str = Query(min_length=MIN_NONCE_LENGTH, max_length=MAX_NONCE_LENGTH)) -> dict[str, str]:
         return {"proof": identity_proof(guard.token, nonce, guard.identity())}
 
-    add_statements(app, run_sql, partial(find_caller, guard, authenticate), cancel)
+    add_statements(app, run_sql, partial(find_caller, guard, authenticate), cancel, limits)
 
     if run_trigger is not None:
-        add_triggers(app, writer, run_trigger)
+        add_triggers(app, partial(find_caller, guard, None), run_trigger, limits)
+
+    @app.exception_handler(Error)
+    def failed(_: Request, error: Error) -> Response:
+        return JSONResponse(error_body(error), status_of(error))
 
     @app.get("/health")
     def healthy(bearer: str = Depends(bearer_token)) -> Response:
@@ -230,31 +242,49 @@ def create_app(
 
 
 def add_statements(
-    app: FastAPI, run_sql: RunSql, caller_of: Callable[[str, str | None], Caller], cancel: Callable[[str | None, str], bool] | None
+    app: FastAPI,
+    run_sql: RunSql,
+    caller_of: Callable[[str], Caller],
+    cancel: Callable[[str | None, str], bool] | None,
+    limits: RequestLimits,
 ) -> None:
-    """Run statements, and cancel queries if `cancel` is given."""
+    """Run statements, and cancel queries if `cancel` is given. Credentials are checked before a body is read."""
 
     @app.post("/sql")
-    async def sql(statement: Statement, request: Request, authorization: str = Header("")) -> Response:
-        caller = await run_in_threadpool(caller_of, authorization, statement.user)
+    async def sql(request: Request, authorization: str = Header("")) -> Response:
+        sender = await run_in_threadpool(caller_of, authorization)
+        async with limits.body(request, sender.owner, MAX_SQL_BYTES) as body:
+            statement = parsed(Statement, body)
+        caller = sender.named(statement.user)
         options = StatementOptions(origin_of(statement, caller, request), statement.label, statement.max_rows)
-        return await run_in_threadpool(respond, run_sql, statement, caller.user, request.headers.get("accept", ""), options)
+        return await limits.run(caller.owner, respond, run_sql, statement, caller.user, request.headers.get("accept", ""), options)
 
     if cancel is not None:
 
         @app.post("/sql/cancel")
-        def cancel_query(body: Cancellation, authorization: str = Header("")) -> dict[str, bool]:
-            return {"canceled": cancel(caller_of(authorization, body.user).user, body.label)}
+        async def cancel_query(request: Request, authorization: str = Header("")) -> dict[str, bool]:
+            sender = await run_in_threadpool(caller_of, authorization)
+            async with limits.body(request, sender.owner, MAX_SQL_BYTES) as body:
+                query = parsed(Cancellation, body)
+            return {"canceled": await run_in_threadpool(cancel, sender.named(query.user).user, query.label)}
 
 
-def find_caller(guard: Guard, authenticate: Authenticate | None, authorization: str, named: str | None) -> Caller:
-    """Return who sends a request: of whom has the token the user that the request names, else who logs in.
+def parsed(kind: type[Body], body: bytes) -> Body:
+    """Return the content of a body; raise `HTTPException` if it is another."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        raise HTTPException(422, error.errors(include_url=False, include_context=False, include_input=False)) from None
+
+
+def find_caller(guard: Guard, authenticate: Authenticate | None, authorization: str) -> Caller:
+    """Return who sends a request: a holder of the token, or a user who logs in.
 
     Raises:
         HTTPException: 401 if the credentials are missing or wrong.
     """
     if guard.may_write(bearer_token(authorization)):
-        return Caller(named, has_token=True)
+        return Caller(None, has_token=True)
     credentials = basic_credentials(authorization)
     if authenticate is None or credentials is None:
         raise unauthorized()
@@ -271,15 +301,15 @@ def origin_of(statement: Statement, caller: Caller, request: Request) -> str:
     return "http" if request.client is None else f"http {request.client.host}:{request.client.port}"
 
 
-def add_triggers(app: FastAPI, writer: Callable[..., None], run_trigger: RunTrigger) -> None:
-    """Let writers call stateful triggers."""
+def add_triggers(app: FastAPI, caller_of: Callable[[str], Caller], run_trigger: RunTrigger, limits: RequestLimits) -> None:
+    """Let holders of the token call stateful triggers."""
 
-    @app.post(TRIGGERS_PATH, dependencies=[Depends(writer)])
-    def trigger(body: dict[str, Any]) -> Response:
-        try:
-            return JSONResponse(run_trigger(body))
-        except Error as error:
-            return JSONResponse(error_body(error), status_of(error))
+    @app.post(TRIGGERS_PATH)
+    async def trigger(request: Request, authorization: str = Header("")) -> Response:
+        caller = caller_of(authorization)
+        async with limits.body(request, caller.owner, MAX_TRIGGER_BYTES) as body:
+            call = parsed(TriggerCall, body).root
+        return JSONResponse(await run_in_threadpool(run_trigger, call))
 
 
 def respond(run_sql: RunSql, statement: Statement, user: str | None, accept: str, options: StatementOptions) -> Response:
@@ -310,10 +340,16 @@ def first_rows(rows: pa.Table, max_rows: int | None) -> pa.Table:
 
 
 def status_of(error: Error) -> int:
-    """Return the HTTP status of an error: 400 if the statement is wrong, 503 if a later try may succeed, else 500."""
-    if isinstance(error, InternalError):
-        return 500
-    return 400 if isinstance(error, TerminalError) else 503
+    """Return the HTTP status of an error: 4xx if the request is wrong, 503 if a later try may succeed, else 500."""
+    match error:
+        case TooLargeError():
+            return 413
+        case TooSlowError():
+            return 408
+        case InternalError():
+            return 500
+        case _:
+            return 400 if isinstance(error, TerminalError) else 503
 
 
 def error_body(error: Error) -> dict[str, Any]:
@@ -367,88 +403,3 @@ def to_json_value(value: object) -> object:
             return base64.b64encode(value).decode()
         case _:
             return value
-
-
-class Endpoint:
-    """An HTTP server for the application, in its own thread."""
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        port: int = 0,
-        host: str = LOOPBACK,
-        advertise: str = "",
-        *,
-        tls: ssl.SSLContext | None = None,
-        max_connections: int | None = None,
-        setting: str = "HEADRACE_HTTP_PORT",
-        protocol: Callable[..., asyncio.Protocol] | None = None,
-    ) -> None:
-        """Bind a port of an address; 0 is any free port.
-
-        `advertise` is the host, or host:port, under which others reach it; if empty, that is `host`, or the machine's name.
-        `setting` is the one of the port, `tls` encrypts connections, and `protocol` creates the protocols of connections, if these
-        are others than uvicorn's.
-
-        Raises:
-            ConfigurationError: The port cannot be bound.
-        """
-        import uvicorn
-
-        self._socket = _bind(host, port, setting)
-        self._scheme = "http" if tls is None else "https"
-        self._advertise = advertise or (socket.gethostname() if host in WILDCARD_HOSTS else host)
-        self.port: int = self._socket.getsockname()[1]
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            timeout_graceful_shutdown=2,
-            limit_concurrency=max_connections,
-        )
-        config.load()
-        config.ssl = tls
-        if protocol is not None:
-            config.http_protocol_class = protocol  # type: ignore[assignment]
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="http", daemon=True)
-
-    @property
-    def address(self) -> str:
-        """The URL under which others reach it."""
-        return f"{self._scheme}://{with_port(self._advertise, self.port)}"
-
-    def start(self, timeout_s: float = 10.0) -> None:
-        """Start serving; return once requests are accepted."""
-        self._thread.start()
-        deadline = time.monotonic() + timeout_s
-        while not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                raise OperationalError("the HTTP endpoint did not start", hint="see the log of the snode")
-            time.sleep(0.01)
-
-    def stop(self) -> None:
-        """Stop. Requests in progress have two seconds to finish."""
-        self._server.should_exit = True
-        if self._thread.is_alive():
-            self._thread.join(3)
-        self._socket.close()
-
-
-def with_port(host: str, port: int) -> str:
-    """Return `host:port`, unless the host includes a port already. An IPv6 address gets brackets."""
-    if host.count(":") > 1 and not host.startswith("["):
-        host = f"[{host}]"
-    return host if host.rpartition("]")[2].count(":") else f"{host}:{port}"
-
-
-def _bind(host: str, port: int, setting: str) -> socket.socket:
-    try:
-        family, *_, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(address[:2], family=family)
-    except (OSError, OverflowError) as error:
-        raise ConfigurationError(
-            f"port {port} of {host} cannot be bound: {getattr(error, 'strerror', error)}",
-            hint=f"set {setting} to a free port, or to 0 for any, and its host to an address of this machine",
-        ) from None

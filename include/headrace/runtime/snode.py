@@ -31,7 +31,8 @@ from headrace.runtime.credentials import Identity
 from headrace.runtime.door import Door
 from headrace.runtime.driver import Driver
 from headrace.runtime.epochs import newest_target_epoch, record_raised
-from headrace.runtime.http import Endpoint, Guard, Health, SqlService, create_app
+from headrace.runtime.http import Guard, Health, SqlService, create_app
+from headrace.runtime.http_server import Endpoint
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
 from headrace.runtime.listening import check_endpoint
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, slow_batches

@@ -25,6 +25,8 @@ TABLE_FOLLOWS: Final = frozenset(("FROM", "JOIN", "INTO", "DESCRIBE", "DESC", "T
 PATH: Final = re.compile(r"\broot(?:\.(?:\w+|`[^`]*`))+")
 """A path of a tree without wildcards."""
 TREE: Final = "iotdb"
+MAX_NAME_LENGTH: Final = 1_000
+"""Characters before the cursor in which its name is searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def find_place(text: str, cursor: int, rules: LexicalRules) -> Place:
     spans = rules.statement_spans(before)
     start = spans[-1].start if spans and ";" not in before[spans[-1].end :] else len(before)
     whole = next((span for span in rules.statement_spans(text) if span.start == start), None)
-    match = WORD.search(before, start)
+    match = WORD.search(before, max(start, len(before) - MAX_NAME_LENGTH))
     assert match is not None  # it matches nothing too
     qualifiers = tuple(rules.name(part[0]) for part in QUALIFIER.finditer(match[1]))
     return Place("" if whole is None else text[whole.start : whole.end], before[start : match.start()], qualifiers, match[2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -148,11 +148,18 @@ class Session(SessionState):
             answer = query_living_snode(self.context, text, self.dialect, self.database, user)
             if answer is not None:
                 return answer
-        result, queries = Result(), self.queries
-        with queries.run(self.user, masked(text or ""), self.label) if reads_rows and queries is not None else nullcontext():
+        result = Result()
+        with self._limits(stages, text):
             for stage in stages:
                 result = stage.apply(self) or Result()
         return result
+
+    def _limits(self, stages: Sequence[Stage], text: str | None) -> AbstractContextManager[None]:
+        """Return the limits of what stages run."""
+        reads_rows = is_query(stages)
+        if self.queries is None or not (reads_rows or any(stage.is_limited for stage in stages)):
+            return nullcontext()
+        return self.queries.run(self.user, masked(text or ""), self.label, uses_spark=reads_rows)
 
     def explain(self, stages: Sequence[Stage]) -> list[str]:
         """Describe what stages would do, and the rights that they require."""

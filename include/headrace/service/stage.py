@@ -58,6 +58,7 @@ class Stage:
         apply: Does it, and returns the result, if it has one, which is the statement's if the stage is the last. The only way to
             change anything.
         is_query: Whether it returns rows of tables, which a live snode reads faster than a session that starts Spark.
+        is_limited: Whether it runs with the limits of queries, and can be killed as one, though it needs no Spark.
         plan: The plan of a query that EXPLAIN ANALYZE can run.
         replaces: Whether it computes a stream again, for which the command line needs a confirmation.
         loses: Returns what is lost beside what the statement names, such as the rows of a table; the command line then asks.
@@ -68,6 +69,7 @@ class Stage:
     describe: Callable[[], list[str]]
     apply: Callable[[SessionState], Result | None]
     is_query: bool = False
+    is_limited: bool = False
     plan: AnyPlan | None = None
     replaces: bool = False
     loses: Callable[[], list[str]] = list

@@ -18,7 +18,7 @@ from headrace.sql.numbers import finite, negative
 from headrace.sql.operators import NOT, OR, PREDICATE, SIGN, Operator
 from headrace.sql.tokens import Token, TokenType
 
-NUMBER = re.compile(r"0x[0-9a-f]+|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?")
+NUMBER = re.compile(r"0x[0-9a-f]+|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?")
 MAX_HEIGHT = 200
 """Maximum height of an expression tree, which other packages walk recursively. A chain of operators makes a high tree."""
 

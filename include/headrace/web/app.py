@@ -53,6 +53,7 @@ MAX_SNAPSHOT_AGE_S: Final = 1.5
 # Airflow's API server has 40 threads. A catalog that hangs may occupy this many, and further requests fail after this long.
 MAX_THREADS: Final = 8
 MAX_WAIT_S: Final = 5.0
+MAX_BODY_BYTES: Final = 8 << 20
 SHOWN_SAMPLES: Final = 30
 """Samples of each stream whose rates are drawn in the list."""
 SECURITY_HEADERS: Final = {
@@ -154,11 +155,19 @@ def create_app(
 
     @app.middleware("http")
     async def headers(request: Request, call_next: Callable[[Request], Any]) -> Response:
-        response: Response = await call_next(request)
+        response: Response = refusal_of_body(request) or await call_next(request)
         response.headers.update(SECURITY_HEADERS)
         return response
 
     return app
+
+
+def refusal_of_body(request: Request) -> Response | None:
+    """Return why the body of a request is not read; None if it is. It is read before the user is known, so it has to be small."""
+    length = request.headers.get("content-length", "0")
+    if "transfer-encoding" in request.headers or not length.isdecimal():
+        return JSONResponse({"detail": "the size of the body is missing"}, 411)
+    return JSONResponse({"detail": f"the body has more than {MAX_BODY_BYTES} bytes"}, 413) if int(length) > MAX_BODY_BYTES else None
 
 
 def create_worksheet(access: MappedAccess, data: PageData) -> APIRouter:

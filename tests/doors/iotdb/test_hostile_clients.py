@@ -106,10 +106,10 @@ def test_calls_that_come_at_once_or_byte_by_byte_are_answered_in_order(raw: sock
 def test_large_frames_wait_for_memory(door: IotdbDoor, session: Connection) -> None:
     """Two frames that together are larger than what is free are read one after the other."""
     taken = MAX_PENDING_BYTES - LARGE_BYTES
-    door._loop.call_soon_threadsafe(door.budget.reserve, taken, lambda: None)
+    door._loop.call_soon_threadsafe(door.budget.reserve, "user other", taken, lambda: None)
     with closing(Connection(Node("127.0.0.1", door.port), Login(USER, PASSWORD))) as other, ThreadPoolExecutor(2) as pool:
         answers = list(pool.map(lambda own: insert(own, "insertRecord", large_record(own)), (session, other)))
-    door._loop.call_soon_threadsafe(door.budget.release, taken)
+    door._loop.call_soon_threadsafe(door.budget.release, "user other", taken)
     assert [answer.code for answer in answers] == [200, 200]
 
 

@@ -12,7 +12,8 @@ from headrace.model.clock import SystemClock
 from headrace.model.spark_options import Role
 from headrace.runtime.context import open_context
 from headrace.runtime.credentials import Identity
-from headrace.runtime.http import Endpoint, Guard, Health, create_app
+from headrace.runtime.http import Guard, Health, create_app
+from headrace.runtime.http_server import Endpoint
 from headrace.runtime.trigger_calls import trigger_runner
 from headrace.service.endpoint import sql_runner
 from headrace.settings import Settings, load

@@ -242,7 +242,7 @@ def check_regexp(value: str) -> None:
     r"""Raise `TypeMismatchError` for an invalid pattern. Java has classes such as `\p{L}`, which Python lacks."""
     try:
         re.compile(re.sub(r"\\[pP]\{\w+\}", r"\\w", value))
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise type_error(f"Illegal regex expression: {error} in {value!r}", hint="correct the pattern") from None
 
 

@@ -39,7 +39,7 @@ ANCHORS: Final = {
     r"\b": f"(?:{WORD_START}|{WORD_END})",
     r"\B": f"(?!{WORD_START}|{WORD_END})",
 }
-INTERVAL: Final = re.compile(r"\{([0-9]*)(,?)([0-9]*)\}")
+INTERVAL: Final = re.compile(r"\{([0-9]*+)(,?)([0-9]*+)\}")
 
 
 class PatternError(ValueError):

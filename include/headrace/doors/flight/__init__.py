@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.doors.options import DoorOptions, door_options
 from headrace.errors import ConfigurationError
-from headrace.runtime.http import with_port
+from headrace.runtime.http_server import with_port
 
 if TYPE_CHECKING:
     from headrace.doors.gate import Gate

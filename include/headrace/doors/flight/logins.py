@@ -7,7 +7,6 @@ import hmac
 import secrets
 import threading
 import time
-from binascii import Error as Base64Error
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -115,7 +114,7 @@ def read_basic(value: str) -> tuple[str, str]:
     padded = value + "=" * (-len(value) % 4)  # some clients leave the padding out
     try:
         user, separator, password = base64.b64decode(padded, validate=True).decode().partition(":")
-    except (Base64Error, UnicodeDecodeError):
+    except ValueError:
         separator = ""
     if not separator:
         raise AuthenticationError("the authorization header cannot be read", hint="send base64 of user:password")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from headrace.doors.flight.errors import with_flight_errors
 from headrace.doors.flight.ingest import ingest
+from headrace.doors.flight.limits import FlightLimits, limited
 from headrace.doors.flight.logins import LoginFactory, Logins, NoHandshake
 from headrace.doors.flight.metadata import METADATA
 from headrace.doors.flight.statements import ClientStatements, parameter_rows
@@ -26,6 +28,8 @@ from headrace.runtime.flight_sql import (
     schema_bytes,
 )
 
+P = ParamSpec("P")
+T = TypeVar("T")
 BATCH_ROWS: Final = 65_536
 ACTIONS: Final = {
     "CreatePreparedStatement": "prepares a statement",
@@ -36,18 +40,32 @@ ACTIONS: Final = {
 }
 
 
+def as_call(method: Callable[P, T]) -> Callable[P, T]:
+    """Have a method of the server run as one of the calls of its user."""
+
+    @wraps(method)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        server, context = args[0], args[1]
+        with server._limits.call(context.get_middleware("login").login.connection.user):  # type: ignore[attr-defined]
+            return method(*args, **kwargs)
+
+    return run
+
+
 class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
     """Answers the calls of clients, each on a connection of its user."""
 
     def __init__(self, location: str, logins: Logins, tls: list[tuple[bytes, bytes]] | None = None) -> None:
         """Bind an address: `grpc://host:port`, or `grpc+tls://host:port` with pairs of certificate and key."""
         self._logins = logins
+        self._limits = FlightLimits()
         self._clients: dict[str, ClientStatements] = {}
         self._lock = threading.Lock()
         middleware = {"login": LoginFactory(logins)}
         super().__init__(location, auth_handler=NoHandshake(), tls_certificates=tls or [], middleware=middleware)
 
     @with_flight_errors
+    @as_call
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
         """Run a query, and say how its rows are fetched."""
         name, command = decode_command(descriptor.command or b"")
@@ -64,6 +82,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         return flight_info(table.schema, descriptor, ticket, table.num_rows)
 
     @with_flight_errors
+    @as_call
     def get_schema(self, context: Any, descriptor: Any) -> Any:
         """Return the columns of a query or of metadata."""
         name, command = decode_command(descriptor.command or b"")
@@ -77,6 +96,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         return flight.SchemaResult(schema)
 
     @with_flight_errors
+    @as_call
     def do_get(self, context: Any, ticket: Any) -> Any:
         """Send rows."""
         name, command = decode_command(ticket.ticket)
@@ -90,11 +110,12 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         return flight.RecordBatchStream(table.to_reader(BATCH_ROWS))
 
     @with_flight_errors
+    @as_call
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Take a statement that changes something, parameters of a prepared one, or rows to write."""
         name, command = decode_command(descriptor.command or b"")
         client = self._client(context)
-        batches = (chunk.data for chunk in reader)
+        batches = limited(chunk.data for chunk in reader)
         if name == "CommandStatementUpdate":
             affected = client.connection.execute(command.query).affected
         elif name == "CommandPreparedStatementUpdate":
@@ -106,12 +127,13 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
             writer.write(pa.py_buffer(encode("DoPutPreparedStatementResult", prepared_statement_handle=handle)))
             return
         elif name == "CommandStatementIngest":
-            affected = ingest(client.connection, command, reader)
+            affected = ingest(client.connection, command, reader, self._limits)
         else:
             raise not_supported(name)
         writer.write(pa.py_buffer(encode("DoPutUpdateResult", record_count=affected)))
 
     @with_flight_errors
+    @as_call
     def do_action(self, context: Any, action: Any) -> Any:
         """Run an action; see `ACTIONS`."""
         actions: dict[str, Callable[[Any, bytes], bytes | None]] = {
@@ -135,8 +157,9 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         with self._lock:
             client = self._clients.get(login.token)
             if client is None:
-                self._clients = {token: other for token, other in self._clients.items() if self._logins.is_open(token)}
-                client = self._clients[login.token] = ClientStatements(login.connection)
+                for token in [token for token in self._clients if not self._logins.is_open(token)]:
+                    self._clients.pop(token).close()
+                client = self._clients[login.token] = ClientStatements(login.connection, self._limits.waiting)
         return client
 
     def _prepare(self, context: Any, body: bytes) -> bytes:
@@ -168,7 +191,12 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         return CANCELED if any(dropped) else NOT_CANCELABLE
 
     def _close_session(self, context: Any, _body: bytes) -> bytes:
-        self._logins.close(context.get_middleware("login").login.token)
+        token = context.get_middleware("login").login.token
+        self._logins.close(token)
+        with self._lock:
+            client = self._clients.pop(token, None)
+        if client is not None:
+            client.close()
         return encode("CloseSessionResult", status=CLOSED)
 
 

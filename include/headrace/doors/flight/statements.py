@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.doors.flight.limits import MAX_WAITING_BYTES
 from headrace.doors.gate import DoorConnection
 from headrace.errors import LimitError, NotFoundError
+from headrace.runtime.budget import Budget
 from headrace.service.results import Result
 from headrace.service.statement_kinds import only_reads
 from headrace.sql import parse
@@ -32,19 +34,24 @@ class Prepared:
     Attributes:
         template: The statement, split at its parameters.
         reads: Whether it returns rows and changes nothing.
-        result: The result of a statement without parameters that was run to learn its columns, for its first execution.
+        result: The handle of the rows that a statement without parameters returned when its columns were learned.
         parameters: The values to run it with: a row for each execution.
     """
 
     template: Template
     reads: bool
-    result: Result | None = None
+    result: bytes | None = None
     parameters: Parameters | None = None
 
 
 def rows_of(result: Result) -> pa.Table:
     """Return the rows of a result; a table without columns if the statement returned none."""
     return NO_ROWS if result.table is None else result.table
+
+
+def size_of(table: pa.Table) -> int:
+    """Return what rows that wait count as, which is never more than there is."""
+    return min(int(table.nbytes), MAX_WAITING_BYTES)
 
 
 def parameter_rows(batches: Iterator[pa.RecordBatch]) -> list[tuple[Any, ...]]:
@@ -57,6 +64,8 @@ class ClientStatements:
     """The statements of one connection. Thread-safe."""
 
     connection: DoorConnection
+    memory: Budget
+    """What results that wait take of the server."""
     _waiting: OrderedDict[bytes, pa.Table] = field(default_factory=OrderedDict)
     _prepared: dict[bytes, Prepared] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -72,7 +81,7 @@ class ClientStatements:
             NotFoundError: None do.
         """
         with self._lock:
-            table = self._waiting.pop(handle, None)
+            table = self._pop(handle)
         if table is None:
             raise NotFoundError("there is no such result, or it was fetched before", hint="execute the statement again")
         return table
@@ -80,7 +89,7 @@ class ClientStatements:
     def drop(self, handle: bytes) -> bool:
         """Drop rows that wait; return whether they did."""
         with self._lock:
-            return self._waiting.pop(handle, None) is not None
+            return self._pop(handle) is not None
 
     def prepare(self, sql: str) -> tuple[bytes, Prepared, pa.Schema]:
         """Prepare a statement; return its handle, itself and its columns, of which only statements that read have some.
@@ -94,7 +103,7 @@ class ClientStatements:
         if prepared.reads:
             result = self.connection.execute(sample)
             schema = rows_of(result).schema
-            prepared.result = None if template.spans else result
+            prepared.result = None if template.spans else self._wait(rows_of(result))[0]
         handle = secrets.token_bytes(16)
         with self._lock:
             if len(self._prepared) >= MAX_PREPARED:
@@ -111,16 +120,20 @@ class ClientStatements:
 
     def unprepare(self, handle: bytes) -> None:
         """Forget a prepared statement. Idempotent."""
-        self._prepared.pop(handle, None)
+        prepared = self._prepared.pop(handle, None)
+        if prepared is not None and prepared.result is not None:
+            self.drop(prepared.result)
 
     def run_prepared(self, handle: bytes) -> tuple[bytes, pa.Table]:
         """Run a prepared statement with the parameters that were bound last; return as `run` does."""
         prepared = self.prepared(handle)
-        result, prepared.result = prepared.result, None
-        if result is None:
-            row = prepared.parameters[0] if prepared.parameters else ()
-            result = self.connection.execute(prepared.template.render(row))
-        return self._wait(rows_of(result))
+        known, prepared.result = prepared.result, None
+        with self._lock:
+            table = None if known is None else self._waiting.get(known)
+        if known is not None and table is not None:
+            return known, table
+        row = prepared.parameters[0] if prepared.parameters else ()
+        return self._wait(rows_of(self.connection.execute(prepared.template.render(row))))
 
     def update_prepared(self, handle: bytes, rows: Parameters) -> int:
         """Run a prepared statement once for each row of parameters; return the number of rows that it changed."""
@@ -132,9 +145,26 @@ class ClientStatements:
         return sum(affected) if min(affected) >= 0 else -1
 
     def _wait(self, table: pa.Table) -> tuple[bytes, pa.Table]:
+        """Have rows wait; drop the oldest ones of the connection if there are too many."""
         handle = secrets.token_bytes(16)
         with self._lock:
+            while len(self._waiting) >= MAX_WAITING:
+                self._pop(next(iter(self._waiting)))
+            while not self.memory.try_reserve(self.connection.user, size_of(table)):
+                if not self._waiting:
+                    raise LimitError("too many results wait to be fetched", hint="fetch them, or close the connections that do not")
+                self._pop(next(iter(self._waiting)))
             self._waiting[handle] = table
-            while len(self._waiting) > MAX_WAITING:
-                self._waiting.popitem(last=False)
         return handle, table
+
+    def _pop(self, handle: bytes) -> pa.Table | None:
+        table = self._waiting.pop(handle, None)
+        if table is not None:
+            self.memory.release(self.connection.user, size_of(table))
+        return table
+
+    def close(self) -> None:
+        """Drop all rows that wait."""
+        with self._lock:
+            for handle in list(self._waiting):
+                self._pop(handle)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.doors.iotdb.grouping import write_alone
 from headrace.doors.iotdb.results import ResultReader
 from headrace.doors.iotdb.statuses import NOT_LOGGED_IN
+from headrace.doors.iotdb.transfer_memory import RequestMemory
 from headrace.errors import AuthenticationError, LimitError
 from headrace.model.types import TypeKind
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from headrace.compute import AnyPlan
     from headrace.doors.gate import DoorConnection, Gate, Origin
     from headrace.doors.iotdb.tablets import AnyTablet
-    from headrace.doors.iotdb.transfers import PipeReceiver
     from headrace.service.results import Result
     from headrace.service.rights import Right
     from headrace.service.session import Session
@@ -30,11 +30,10 @@ MAX_RESULTS: Final = 100
 class Client:
     """The state of one connection. Its calls come one after the other."""
 
-    def __init__(self, gate: Gate, origin: Origin) -> None:
-        """Take what opens sessions, and where the client comes from."""
+    def __init__(self, gate: Gate, origin: Origin, requests: RequestMemory | None = None) -> None:
+        """Take what opens sessions, where the client comes from, and the memory that the requests of pipes share."""
         self.gate, self.origin = gate, origin
-        self.receiver: PipeReceiver | None = None
-        """What receives from a pipe, once it has introduced itself."""
+        self.requests = requests or RequestMemory()
         self._connection: DoorConnection | None = None
         self._statements, self._queries = itertools.count(1), itertools.count(1)
         self._results: dict[int, tuple[int, ResultReader]] = {}
@@ -43,6 +42,11 @@ class Client:
     def is_logged_in(self) -> bool:
         """Whether the client has a session."""
         return self._connection is not None
+
+    @property
+    def owner(self) -> str:
+        """Whose share of the server it takes: the user's, or that of the host if it has not logged in."""
+        return self.origin.host if self._connection is None else f"user {self._connection.user}"
 
     @property
     def is_killed(self) -> bool:
@@ -81,8 +85,9 @@ class Client:
 
     def log_out(self) -> None:
         """Close the session and its results."""
-        self._results.clear()
-        self.receiver = None
+        for number in list(self._results):
+            self.drop_result(number)
+        self.requests.forget(self)
         if self._connection is not None:
             self.gate.close(self._connection)
             self._connection = None
@@ -126,6 +131,8 @@ class Client:
         if reader.has_more:
             if len(self._results) >= MAX_RESULTS:
                 raise LimitError(f"{MAX_RESULTS} results are open", hint="close results that are not read to their end")
+            if not self.requests.results.try_reserve(self.owner, reader.bytes):
+                raise LimitError("too many results are open", hint="close results that are not read to their end")
             self._results[number] = (statement or 0, reader)
         return number
 
@@ -135,12 +142,14 @@ class Client:
 
     def drop_result(self, number: int) -> None:
         """Forget a result. Idempotent."""
-        self._results.pop(number, None)
+        _, reader = self._results.pop(number, (0, None))
+        if reader is not None:
+            self.requests.results.release(self.owner, reader.bytes)
 
     def drop_statement(self, statement: int) -> None:
         """Forget the results of a statement. Idempotent."""
         for number in [number for number, (own, _) in self._results.items() if own == statement]:
-            del self._results[number]
+            self.drop_result(number)
 
 
 def string_columns(plan: AnyPlan | None) -> frozenset[str]:

@@ -19,11 +19,13 @@ from headrace.doors.gate import Gate, Origin
 from headrace.doors.iotdb.batching import Answer, write_batches, writes_tablets
 from headrace.doors.iotdb.calls import PARAMETERS, answer, reads_rows
 from headrace.doors.iotdb.client import Client
-from headrace.doors.iotdb.frames import MAX_PENDING_BYTES, ByteBudget, FrameProtocol
+from headrace.doors.iotdb.frames import MAX_PENDING_BYTES, FrameProtocol
+from headrace.doors.iotdb.transfer_memory import RequestMemory
 from headrace.doors.iotdb.wire import MalformedCallError, read_call
 from headrace.doors.options import DoorOptions, door_options
 from headrace.doors.tls import server_context
 from headrace.errors import ConfigurationError
+from headrace.runtime.budget import Budget
 
 if TYPE_CHECKING:
     from headrace.runtime.door import Door
@@ -33,6 +35,9 @@ logger = logging.getLogger(__name__)
 NAME: Final = "iotdb"
 MAX_CALLS: Final = 64
 """Calls that are handled at once, and as many that run queries; others wait for a thread."""
+MAX_USER_CALLS: Final = 32
+"""Those of one user among them, or of one address that has not logged in."""
+MAX_USER_BYTES: Final = MAX_PENDING_BYTES // 4
 BACKLOG: Final = 1_024
 SPARE_FILES: Final = 1_024
 STOP_S: Final = 5.0
@@ -56,7 +61,9 @@ class IotdbDoor:
         self.pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix=NAME)
         # Long queries leave threads for logins and writes.
         self.queries = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix=f"{NAME}-queries")
-        self.budget = ByteBudget(MAX_PENDING_BYTES)
+        self.places = {pool: Budget(MAX_CALLS, MAX_USER_CALLS) for pool in (self.pool, self.queries)}
+        self.budget = Budget(MAX_PENDING_BYTES, MAX_USER_BYTES)
+        self.requests = RequestMemory()
         self._socket: socket.socket | None = None
         self._tls: ssl.SSLContext | None = None
         self._stopping = asyncio.Event()
@@ -137,13 +144,19 @@ class IotdbConnection(FrameProtocol):
         """Whether the client has a session."""
         return self._client is not None and self._client.is_logged_in
 
+    @property
+    def owner(self) -> str:
+        """The user, or the host of a client that has not logged in."""
+        assert self._client is not None
+        return self._client.owner
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the connection, unless too many are open."""
         super().connection_made(transport)
         if not self._door.accept(self):
             self.abort("too many are open")
             return
-        self._client = Client(self._door.gate, Origin(NAME, peer_name(transport)))
+        self._client = Client(self._door.gate, Origin(NAME, peer_name(transport)), self._door.requests)
 
     def handle(self, frame: bytes) -> None:
         """Answer a call: with others if it writes tablets, and else in a thread."""
@@ -153,8 +166,19 @@ class IotdbConnection(FrameProtocol):
             self._door.writes.submit((self._client, frame), partial(self._reply, ends=ends))
             return
         pool = self._door.queries if reads_rows(frame) else self._door.pool
-        running = self._loop.run_in_executor(pool, answer_frame, self._client, frame)
-        running.add_done_callback(lambda done: None if done.cancelled() else self._reply(done.result(), ends=ends))
+        places, owner = self._door.places[pool], self.owner
+        places.reserve(owner, 1, partial(self._start, pool, owner, frame, ends=ends))
+
+    def _start(self, pool: ThreadPoolExecutor, owner: str, frame: bytes, *, ends: bool) -> None:
+        """Answer a call in a thread."""
+
+        def finish(done: asyncio.Future[Answer]) -> None:
+            self._door.places[pool].release(owner, 1)
+            if not done.cancelled():
+                self._reply(done.result(), ends=ends)
+
+        assert self._client is not None
+        self._loop.run_in_executor(pool, answer_frame, self._client, frame).add_done_callback(finish)
 
     def ended(self) -> None:
         """Close the session."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
-from collections import deque
-from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final, cast
+
+from headrace.runtime.budget import Budget
 
 logger = logging.getLogger(__name__)
 
@@ -25,36 +25,6 @@ LOGIN_TIMEOUT_S: Final = 60.0
 """How long a client may take to log in."""
 FRAME_TIMEOUT_S: Final = 60.0
 """How long a frame that has begun may take, in either direction."""
-
-
-class ByteBudget:
-    """Lets frames wait until there is memory for them, in their order. Used in one event loop."""
-
-    def __init__(self, size: int) -> None:
-        """Start with all of it free."""
-        self._free = size
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
-
-    def reserve(self, size: int, granted: Callable[[], None]) -> None:
-        """Reserve bytes, and call `granted` once they are there, which may be at once."""
-        if size <= self._free and not self._waiting:
-            self._free -= size
-            granted()
-        else:
-            self._waiting.append((size, granted))
-
-    def withdraw(self, granted: Callable[[], None]) -> None:
-        """Forget a reservation that waits."""
-        self._waiting = deque(one for one in self._waiting if one[1] != granted)
-        self.release(0)
-
-    def release(self, size: int) -> None:
-        """Give bytes back."""
-        self._free += size
-        while self._waiting and self._waiting[0][0] <= self._free:
-            wanted, granted = self._waiting.popleft()
-            self._free -= wanted
-            granted()
 
 
 class Phase(Enum):
@@ -74,7 +44,7 @@ class FrameProtocol(asyncio.Protocol):
     There are no tasks, and no timers but where something is waited for: most frames are as small as the time to handle them.
     """
 
-    def __init__(self, budget: ByteBudget) -> None:
+    def __init__(self, budget: Budget) -> None:
         """Take the memory that all connections share."""
         self._budget = budget
         self._loop = asyncio.get_running_loop()
@@ -84,6 +54,8 @@ class FrameProtocol(asyncio.Protocol):
         self._size = 0
         """The size of the frame that is read or handled; 0 between frames."""
         self._reserved = 0
+        self._owner = ""
+        """Whose share the reservation is from."""
         self._phase = Phase.READING
         self._is_paused = False
         """Whether the client does not read as fast as answers are written."""
@@ -93,6 +65,11 @@ class FrameProtocol(asyncio.Protocol):
     @abstractmethod
     def is_logged_in(self) -> bool:
         """Whether larger frames are read, and any time may pass between them."""
+
+    @property
+    @abstractmethod
+    def owner(self) -> str:
+        """Whose share of memory larger frames take."""
 
     @abstractmethod
     def handle(self, frame: bytes) -> None:
@@ -152,7 +129,7 @@ class FrameProtocol(asyncio.Protocol):
         self._transport = None
         self._limit(None)
         if self._phase is Phase.WAITING:
-            self._budget.withdraw(self._read_large)
+            self._budget.withdraw(self._owner, self._read_large)
         if self._phase is not Phase.HANDLING:
             self._finish()
 
@@ -179,7 +156,8 @@ class FrameProtocol(asyncio.Protocol):
         self._phase = Phase.WAITING
         self._limit(None)
         self._pause_reading()
-        self._budget.reserve(self._size, self._read_large)
+        self._owner = self.owner
+        self._budget.reserve(self._owner, self._size, self._read_large)
 
     def _read_large(self) -> None:
         self._phase = Phase.READING
@@ -218,7 +196,7 @@ class FrameProtocol(asyncio.Protocol):
     def _give_back(self) -> None:
         if self._reserved:
             size, self._reserved = self._reserved, 0
-            self._budget.release(size)
+            self._budget.release(self._owner, size)
 
     def _limit(self, seconds: float | None) -> None:
         """End the connection after some time, instead of the limit until now; None for no limit."""

@@ -22,6 +22,8 @@ LONG_INSTANTS: Final = frozenset({"__endTime"})
 DEFAULT_FETCH_ROWS: Final = 5_000
 MAX_FETCH_ROWS: Final = 1_000_000
 MAX_PART_BYTES: Final = 8 << 20
+MAX_RESULT_BYTES: Final = 4 << 30
+"""Bytes of all results that are open, of which a user has half. Large ones are in files."""
 BYTES, INT32S, INT64S, BINARIES = range(4)
 """How a column of a block is encoded."""
 LAYOUTS: Final[dict[str, tuple[str, int]]] = {
@@ -60,6 +62,8 @@ class ResultReader:
             with_declared(column_of(name, table.column(at + first)), strings) for at, name in enumerate(table.column_names[first:])
         ]
         self.distinct = list({column.name: column for column in reversed(self.columns)}.values())[::-1]
+        self.bytes = min(table.nbytes, MAX_RESULT_BYTES)
+        """What it counts as while it is open, which is never more than there is for all."""
         self.row_bytes = max(1, table.nbytes // max(1, table.num_rows))
         self._rows, self._at = table.num_rows, 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import lzma
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from headrace.doors.iotdb.statuses import (
     success,
 )
 from headrace.doors.iotdb.tablets import Tablet
+from headrace.doors.iotdb.transfer_memory import MAX_BODY_BYTES, MAX_SLICES, SlicedRequest
 from headrace.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -47,27 +47,11 @@ LOGGED_NODE: Final = 7
 SLICE: Final = 400
 FILES: Final = frozenset({4, 5, 8, 9})
 """Pieces of TsFiles, and their ends."""
-MAX_BODY_BYTES: Final = 256 << 20
-"""Bytes of a request after it is decompressed or joined."""
-MAX_SLICES: Final = 10_000
+MAX_LZMA_BYTES: Final = 80 << 20
+"""Memory with which LZMA decompresses: that of its highest level."""
+UNSIZED: Final = ("snappy", "gzip", "lz4_raw")
+"""Codecs with which Arrow does not say that content is shorter than its buffer, whose rest is memory of others."""
 PRECISION: Final = "ms"
-
-
-@dataclass(slots=True)
-class SlicedRequest:
-    """A request that comes in parts."""
-
-    order: int
-    kind: int
-    size: int
-    parts: list[bytes] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class PipeReceiver:
-    """What is known of the pipe that a client is."""
-
-    sliced: SlicedRequest | None = None
 
 
 def receive(client: Client, request: messages.Transfer) -> messages.Message:
@@ -89,7 +73,7 @@ def dispatch(client: Client, kind: int, body: bytes) -> messages.Status:
         return introduce_without_login(client, Content(body))
     client.connection.check()
     if kind == COMPRESSED:
-        return dispatch(client, *decompressed(Content(body)))
+        return dispatch_compressed(client, Content(body))
     if kind == SLICE:
         return join_slice(client, Content(body))
     if kind in TABLETS:
@@ -128,7 +112,6 @@ def introduce(client: Client, content: Content) -> messages.Status:
     if user is not None and password is not None:
         client.log_in(user, password)
     client.connection.check()
-    client.receiver = PipeReceiver()
     return success()
 
 
@@ -136,7 +119,6 @@ def introduce_without_login(client: Client, content: Content) -> messages.Status
     """Take the older handshake, which has no user: the client has to be logged in."""
     check_precision(content.text())
     client.connection.check()
-    client.receiver = PipeReceiver()
     return success()
 
 
@@ -183,13 +165,20 @@ TABLETS: Final[dict[int, Callable[[Content], list[Tablet]]]] = {
 """What reads tablets from a request, by its type."""
 
 
-def decompressed(content: Content) -> tuple[int, bytes]:
-    """Return the type and body of a compressed request; the method that was applied last comes first."""
+def dispatch_compressed(client: Client, content: Content) -> messages.Status:
+    """Do what a compressed request asks for."""
     methods = [(content.byte(), content.int32()) for _ in range(content.take(1)[0])]
-    body = content.rest()
+    sizes = [size for _, size in methods]
+    if min(sizes, default=0) < 0 or sum(sizes) > MAX_BODY_BYTES:
+        raise DataError(f"a request of {sum(sizes)} bytes is too large", hint=f"send at most {MAX_BODY_BYTES} bytes")
+    needed = sum(size + (MAX_LZMA_BYTES if method == LZMA2 else 0) for method, size in methods)
+    with client.requests.expanded(client.owner, needed):
+        return dispatch(client, *decompressed(methods, content.rest()))
+
+
+def decompressed(methods: Sequence[tuple[int, int]], body: bytes) -> tuple[int, bytes]:
+    """Return the type and body of a request. Of its methods and the sizes they lead to, that which was applied last comes last."""
     for method, size in reversed(methods):
-        if not 0 <= size <= MAX_BODY_BYTES:
-            raise DataError(f"a request of {size} bytes is too large", hint=f"send at most {MAX_BODY_BYTES} bytes")
         body = decompress(method, body, size)
     inner = Content(body)
     inner.byte()
@@ -201,36 +190,45 @@ def decompressed(content: Content) -> tuple[int, bytes]:
 
 def decompress(method: int, body: bytes, size: int) -> bytes:
     """Return content of a size."""
+    name = next((name for number, name in CODECS.values() if number == method), None)
+    if name is None and method != LZMA2:
+        raise NotSupportedError(f"{method} is no code of a compression", hint="use snappy, gzip, lz4, zstd or lzma2")
     try:
-        if method == LZMA2:
-            return lzma.LZMADecompressor().decompress(body, max_length=size)
-        name = next((name for number, name in CODECS.values() if number == method), None)
         if name is None:
-            raise NotSupportedError(f"{method} is no code of a compression", hint="use snappy, gzip, lz4, zstd or lzma2")
-        return bytes(pa.Codec(name).decompress(body, size, asbytes=True))
+            content = lzma.LZMADecompressor(memlimit=MAX_LZMA_BYTES).decompress(body, max_length=size)
+        else:
+            content = bytes(pa.Codec(name).decompress(body, size, asbytes=True))
+        is_shorter = len(content) < size or (name in UNSIZED and fits(name, body, size - 1))
     except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
         raise DataError(f"a compressed request cannot be read: {error}", hint="check the network") from error
+    if is_shorter:
+        raise DataError(f"a compressed request has fewer than {size} bytes", hint="check the network")
+    return content
+
+
+def fits(name: str, body: bytes, size: int) -> bool:
+    """Return whether content is not larger than a size."""
+    try:
+        pa.Codec(name).decompress(body, size, asbytes=True)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def join_slice(client: Client, content: Content) -> messages.Status:
     """Take a slice of a request, and do what it asks for once it is complete."""
-    receiver = client.receiver or PipeReceiver()
-    client.receiver = receiver
     order, kind, size, part = content.int32(), content.int16(), content.int32(), content.binary()
     index, count = content.int32(), content.int32()
     if index == 0 and 0 <= size <= MAX_BODY_BYTES and 0 < count <= MAX_SLICES:
-        receiver.sliced = SlicedRequest(order, kind, size)
-    sliced = receiver.sliced
-    if sliced is None or (sliced.order, sliced.kind, len(sliced.parts)) != (order, kind, index):
-        receiver.sliced = None
-        raise DataError(f"slice {index} of {count} is out of order", hint="send the request again")
-    sliced.parts.append(part)
-    if sum(map(len, sliced.parts)) > sliced.size:
-        receiver.sliced = None
-        raise DataError(f"the slices have more than {sliced.size} bytes", hint="send the request again")
+        client.requests.begin(client, SlicedRequest(client.owner, order, kind, size))
+    request = client.requests.add(client, (order, kind, index), part)
     if index + 1 < count:
         return success()
-    receiver.sliced = None
-    if kind == SLICE:
-        raise DataError("a slice is in slices", hint="send the request again")
-    return dispatch(client, kind, b"".join(sliced.parts))
+    try:
+        if kind == SLICE:
+            raise DataError("a slice is in slices", hint="send the request again")
+        body = b"".join(request.parts)
+        request.parts.clear()
+        return dispatch(client, kind, body)
+    finally:
+        client.requests.forget(client)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -99,7 +98,7 @@ class Access:
 def basic_text(text: str) -> str:
     try:
         return base64.b64decode(text, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
         raise refusal() from None
 
 

@@ -18,11 +18,11 @@ from headrace.doors.gate import Origin, TooManyConnectionsError
 from headrace.doors.tdengine.access import Access, Credentials
 from headrace.doors.tdengine.answers import Format, answer, zone_name
 from headrace.doors.tdengine.codes import OTHER, code_of, description
-from headrace.doors.tdengine.ingest import Ingestion
-from headrace.doors.tdengine.requests import TooLargeError, read_body
+from headrace.doors.tdengine.ingest import MAX_BODY_BYTES, Ingestion
 from headrace.doors.tdengine.schemaless.writes import SchemalessWriter
 from headrace.errors import AuthenticationError, DataError, Error, InternalError
 from headrace.model.masking import masked
+from headrace.runtime.http_limits import MAX_SQL_BYTES, RequestLimits, TooLargeError, TooSlowError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NAME: Final = "tdengine"
-MAX_SQL_BYTES: Final = 16 << 20
-MAX_STATEMENTS: Final = 64
-"""Statements that run at the same time; others wait."""
+MAX_LOGINS: Final = 8
+"""Passwords that are checked at the same time."""
 Handle = Callable[["Request"], Awaitable[Response]]
 
 
@@ -46,26 +45,28 @@ class RestInterface:
 
     gate: Gate
     access: Access
-    limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(MAX_STATEMENTS))
+    limits: RequestLimits
+    logins: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(MAX_LOGINS))
 
     async def sql(self, request: Request) -> Response:
         """Run the statement in the body, in the database of the path, if there is one."""
         user = await self.user(request)
         format = format_of(request)
-        body = await read_body(request, MAX_SQL_BYTES)
         database = request.path_params.get("database")
-        result, plan = await run_sync(self.run, origin_of(request), user, text_of(body), database, limiter=self.limiter)
+        async with self.limits.body(request, user, MAX_SQL_BYTES) as body:
+            sql = text_of(body)
+        result, plan = await self.limits.run(user, self.run, origin_of(request), user, sql, database)
         return StreamingResponse(answer(result, plan, format), media_type="application/json")
 
     async def login(self, request: Request) -> Response:
         """Return a token that replaces a name and a password."""
         names = request.path_params
-        token = await run_sync(self.access.token, names["user"], names["password"], limiter=self.limiter)
+        token = await run_sync(self.access.token, names["user"], names["password"], limiter=self.logins)
         return JSONResponse({"code": 0, "desc": token})
 
     async def user(self, request: Request) -> str:
         """Return the user of a request, or raise `AuthenticationError`."""
-        return await authenticated(self.access, self.access.credentials(*credentials_of(request)), self.limiter)
+        return await authenticated(self.access, self.access.credentials(*credentials_of(request)), self.logins)
 
     def run(self, origin: Origin, user: str, sql: str, database: str | None) -> tuple[Result, AnyPlan | None]:
         """Run a statement in a session of its own."""
@@ -131,6 +132,8 @@ def status_of(error: Error) -> int:
     match error:
         case AuthenticationError():
             return 401
+        case TooSlowError():
+            return 408
         case TooLargeError():
             return 413
         case TooManyConnectionsError():
@@ -146,23 +149,22 @@ async def ping(_: Request) -> Response:
     return Response()
 
 
-def create_ingestion(gate: Gate, access: Access) -> Ingestion:
-    """Return what writes without a schema."""
+def create_app(gate: Gate, access: Access) -> tuple[Router, Ingestion]:
+    """Return the application, and what writes without a schema in it.
+
+    It is a router alone, as the handlers answer errors themselves. Most requests write: these come first.
+    """
     settings = gate.context.settings
+    limits = RequestLimits(max(settings.group_commit_bytes, MAX_BODY_BYTES))
     writer = SchemalessWriter(partial(gate.create_session, dialect=NAME))
-    return Ingestion(writer, access, settings.group_commit_bytes, settings.group_commit_ms)
-
-
-def create_app(gate: Gate, access: Access, ingestion: Ingestion) -> Router:
-    """Return the application: a router alone, as the handlers answer errors themselves. Most requests write: these come first."""
-    rest = RestInterface(gate, access)
+    ingestion = Ingestion(writer, access, limits, settings.group_commit_ms)
+    rest = RestInterface(gate, access, limits)
     route = partial(Route, methods=["POST"])
-    return Router(
-        routes=[
-            *(route(path, handler) for path, handler in ingestion.handlers().items()),
-            route("/rest/sql", guarded(rest.sql)),
-            route("/rest/sql/{database}", guarded(rest.sql)),
-            Route("/rest/login/{user}/{password}", guarded(rest.login), methods=["GET"]),
-            Route("/-/ping", ping, methods=["GET"]),
-        ]
-    )
+    routes = [
+        *(route(path, handler) for path, handler in ingestion.handlers().items()),
+        route("/rest/sql", guarded(rest.sql)),
+        route("/rest/sql/{database}", guarded(rest.sql)),
+        Route("/rest/login/{user}/{password}", guarded(rest.login), methods=["GET"]),
+        Route("/-/ping", ping, methods=["GET"]),
+    ]
+    return Router(routes=routes), ingestion

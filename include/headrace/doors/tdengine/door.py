@@ -10,7 +10,7 @@ from headrace.doors.tls import server_context
 if TYPE_CHECKING:
     from headrace.doors.gate import Gate
     from headrace.doors.tdengine.ingest import Ingestion
-    from headrace.runtime.http import Endpoint
+    from headrace.runtime.http_server import Endpoint
 
 NAME = "tdengine"
 
@@ -39,15 +39,16 @@ class TDengineDoor:
     def start(self) -> None:
         """Start serving."""
         from headrace.doors.tdengine.access import Access
-        from headrace.doors.tdengine.app import create_app, create_ingestion
+        from headrace.doors.tdengine.app import create_app
         from headrace.doors.tdengine.small_writes import small_write_protocol
-        from headrace.runtime.http import Endpoint
+        from headrace.runtime.http_server import Endpoint
 
         options, settings = self._options, self._gate.context.settings
         access = Access(self._gate.authenticate, settings)
-        self._ingestion = ingestion = create_ingestion(self._gate, access)
+        app, ingestion = create_app(self._gate, access)
+        self._ingestion = ingestion
         self._endpoint = Endpoint(
-            create_app(self._gate, access, ingestion),
+            app,
             options.port,
             options.host,
             tls=server_context(options),

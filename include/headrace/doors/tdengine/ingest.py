@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,9 +15,9 @@ from starlette.responses import JSONResponse, Response
 
 from headrace.doors.batches import Batches
 from headrace.doors.tdengine.codes import code_of, description
-from headrace.doors.tdengine.requests import TooLargeError, read_body
 from headrace.doors.tdengine.schemaless.writes import JSON, TELNET, Outcome, SchemalessWriter, Target
 from headrace.errors import AuthenticationError, Error, InternalError, NotFoundError, PermissionDeniedError, TerminalError
+from headrace.runtime.http_limits import RequestLimits, TooLargeError, TooSlowError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -40,18 +39,15 @@ Describe = Callable[[Error], Response]
 class Ingestion:
     """Collects the bodies of requests, and writes those to the same target together. Used in one event loop.
 
-    At most `max_bytes` of bodies are in memory; the bodies of further requests are not read from their connections before there is
-    room.
+    The bodies of further requests than `limits` have memory for are not read from their connections before there is room.
     """
 
-    def __init__(self, writer: SchemalessWriter, access: Access, max_bytes: int, delay_ms: int) -> None:
+    def __init__(self, writer: SchemalessWriter, access: Access, limits: RequestLimits, delay_ms: int) -> None:
         """Create it. Requests wait for others for `delay_ms` at most; 0 writes each alone."""
         self._writer = writer
         self._access = access
-        self._max_bytes = max(max_bytes, MAX_BODY_BYTES)
+        self._limits = limits
         self._delay_s = delay_ms / 1_000
-        self._bytes = 0
-        self._room: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._batches: dict[Target, Batches[bytes, Outcome]] = {}
         self._writers = ThreadPoolExecutor(MAX_BATCHES, thread_name_prefix="schemaless")
         self._logins = anyio.CapacityLimiter(MAX_BATCHES)
@@ -82,12 +78,9 @@ class Ingestion:
         user = access.known_user(credentials)
         if user is None:
             user = await run_sync(access.user, credentials, limiter=self._logins)
-        chosen, size = target(user), self._size_of(request)
-        await self._reserve(size)
-        try:
-            return await self._written(chosen, await read_body(request, MAX_BODY_BYTES))
-        finally:
-            self.release(size)
+        chosen = target(user)
+        async with self._limits.body(request, user, MAX_BODY_BYTES) as body:
+            return await self._written(chosen, body)
 
     def known_user(self, authorization: str, parameters: Mapping[str, str]) -> str | None:
         """Return the user of a request if the password was right a short time ago; None if it has to be checked.
@@ -97,33 +90,13 @@ class Ingestion:
         """
         return self._access.known_user(self._access.credentials(authorization, parameters))
 
-    def _size_of(self, request: Request) -> int:
-        """Return the most that the body of a request may take."""
-        length = request.headers.get("content-length", "")
-        is_plain = request.headers.get("content-encoding", "identity") == "identity"
-        return min(int(length), MAX_BODY_BYTES) if length.isdigit() and is_plain else MAX_BODY_BYTES
+    def try_reserve(self, user: str, size: int) -> bool:
+        """Reserve memory for a body of a user, unless others wait for it or there is too little."""
+        return self._limits.memory.try_reserve(user, size)
 
-    async def _reserve(self, size: int) -> None:
-        if not self.try_reserve(size):
-            turn = asyncio.get_running_loop().create_future()
-            self._room.append((size, turn))
-            await turn
-
-    def try_reserve(self, size: int) -> bool:
-        """Reserve memory for a body, unless others wait for it or there is too little."""
-        is_free = not self._room and self._bytes + size <= self._max_bytes
-        if is_free:
-            self._bytes += size
-        return is_free
-
-    def release(self, size: int) -> None:
+    def release(self, user: str, size: int) -> None:
         """Return what was reserved, to those that wait for it."""
-        self._bytes -= size
-        while self._room and self._bytes + self._room[0][0] <= self._max_bytes:
-            size, turn = self._room.popleft()
-            if not turn.cancelled():
-                self._bytes += size
-                turn.set_result(None)
+        self._limits.memory.release(user, size)
 
     def submit(self, target: Target, body: bytes, reply: Callable[[Outcome], None]) -> None:
         """Write a body with the next batch of its target, and call `reply` with what has become of it."""
@@ -176,6 +149,8 @@ def http_status(error: Error) -> int:
             return 403
         case NotFoundError():
             return 404
+        case TooSlowError():
+            return 408
         case TooLargeError():
             return 413
         case InternalError():
@@ -191,6 +166,7 @@ INFLUX_CODES: Final = {
     401: "unauthorized",
     403: "forbidden",
     404: "not found",
+    408: "timeout",
     413: "request too large",
     500: "internal error",
     503: "unavailable",

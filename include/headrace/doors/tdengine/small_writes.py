@@ -15,10 +15,11 @@ from urllib.parse import parse_qsl
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from headrace.doors.tdengine.ingest import INFLUX_PATHS, influx_error, line_target
 from headrace.errors import Error
+from headrace.runtime.http_server import LimitedProtocol
 
 if TYPE_CHECKING:
     import asyncio
@@ -48,7 +49,7 @@ NO_REQUEST: Final = LastRequest(b"", b"", None, 0.0)
 
 
 class SmallWrite:
-    """A request in progress, with what `HttpToolsProtocol` reads and sets of the cycle of a request.
+    """A request in progress, with what `HttpToolsProtocol` of uvicorn reads and sets of the cycle of a request.
 
     It is its own `message_event`: the protocol sets it when a part of the body has come, at the end, and when the client is gone.
     """
@@ -77,18 +78,18 @@ class SmallWrite:
             return
         self._is_taken = True
         if self.more_body:
-            self._ingestion.release(self._size)
+            self._ingestion.release(self._target.user, self._size)
         else:
             self._ingestion.submit(self._target, bytes(self.body), self._answer)
 
     def _answer(self, error: Outcome) -> None:
-        self._ingestion.release(self._size)
+        self._ingestion.release(self._target.user, self._size)
         if not self.disconnected:
             self.response_complete = True
             self._protocol.answer(error, keep_alive=self.keep_alive)
 
 
-class SmallWriteProtocol(HttpToolsProtocol):
+class SmallWriteProtocol(LimitedProtocol):
     """The protocol of a connection."""
 
     def __init__(self, ingestion: Ingestion, *args: Any, **options: Any) -> None:
@@ -103,6 +104,7 @@ class SmallWriteProtocol(HttpToolsProtocol):
         if write is None:
             super().on_headers_complete()
         else:
+            self.begin_body()
             self.cycle = cast("Any", write)
 
     def _small_write(self) -> SmallWrite | None:
@@ -114,7 +116,7 @@ class SmallWriteProtocol(HttpToolsProtocol):
         if not OTHERWISE_READ.isdisjoint(headers) or not length.isdigit() or int(length) > HIGH_WATER_LIMIT:
             return None
         target, size = self._target(headers), int(length)
-        if target is None or not self._ingestion.try_reserve(size):
+        if target is None or not self._ingestion.try_reserve(target.user, size):
             return None
         return SmallWrite(self, self._ingestion, target, size, keep_alive=self.parser.should_keep_alive())
 

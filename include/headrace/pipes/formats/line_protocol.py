@@ -40,7 +40,7 @@ PARAMETERS: Final = {"line": LINE, "field": FIELD, "name": NAME}
 FIELD_VALUE: Final = (
     r'(?s)^(?:[+-]?[0-9]+[iu]|[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[tTfF]|true|True|TRUE|false|False|FALSE|".*")$'
 )
-TAG: Final = re.compile(r"(?:[^,\\]|\\.)+")
+TAG: Final = re.compile(r"(?:[^,\\]|\\.)++")
 TRUE: Final = pa.array(["t", "T", "true", "True", "TRUE"])
 BOOLEANS: Final = pa.array([*TRUE.to_pylist(), "f", "F", "false", "False", "FALSE"])
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.errors import NotSupportedError
+from headrace.errors import DataError, NotSupportedError
 
 NUMBERS: Final[dict[int, tuple[str, pa.DataType]]] = {
     1: (">i4", pa.int32()),
@@ -24,6 +24,8 @@ BOOLEAN: Final = 0
 INT64: Final = 2
 BYTES, INT32S, INT64S, BINARIES, RUN_LENGTH = range(5)
 """How a column is encoded."""
+MAX_VALUES: Final = 1 << 26
+"""Values of a block, of rows times columns."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -36,17 +38,33 @@ class BlockReader:
         self._at = 0
 
     def read(self) -> tuple[pa.Array, list[pa.Array]]:
-        """Return the times of the rows, and their columns. Texts are bytes, and dates are integers such as 20240131."""
+        """Return the times of the rows, and their columns. Texts are bytes, and dates are integers such as 20240131.
+
+        Raises:
+            DataError: It is no block.
+        """
+        try:
+            return self._read()
+        except (IndexError, KeyError, ValueError, struct.error) as error:
+            raise DataError(f"a block of a result cannot be read: {error}", hint="the server has to be IoTDB 1.3") from None
+
+    def _read(self) -> tuple[pa.Array, list[pa.Array]]:
         (count,) = self._unpack(">i")
         types = list(self._take(count))
         (rows,) = self._unpack(">i")
         encodings = list(self._take(count + 1))
+        # Values that are not there once for each row take memory that no bytes of the block stand for.
+        if not 0 <= rows * (count + 1) <= MAX_VALUES or encodings[0] == RUN_LENGTH:
+            raise ValueError(f"{rows} rows of {count} columns")
         times = self._column(encodings[0], INT64, rows)
         return times, [self._column(encoding, type_, rows) for encoding, type_ in zip(encodings[1:], types, strict=True)]
 
     def _take(self, size: int) -> bytes:
-        part = self._content[self._at : self._at + size]
-        self._at += size
+        end = self._at + size
+        if size < 0 or end > len(self._content):
+            raise IndexError(f"it ends within {size} bytes")
+        part = self._content[self._at : end]
+        self._at = end
         return part
 
     def _unpack(self, layout: str) -> tuple[int, ...]:
@@ -82,6 +100,8 @@ class BlockReader:
         content, at, values = self._content, self._at, []
         for _ in range(size):
             end = at + 4 + int.from_bytes(content[at : at + 4], "big")
+            if end > len(content):
+                raise IndexError("it ends within a text")
             values.append(content[at + 4 : end])
             at = end
         self._at = at

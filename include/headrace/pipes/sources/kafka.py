@@ -6,8 +6,11 @@ import logging
 import re
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.egress import EgressPolicy
 from headrace.errors import OperationalError, TerminalError
@@ -60,15 +63,23 @@ def validate(attributes: PipeAttributes) -> None:
         if attributes.integer(key, default=1) <= 0:
             raise pipe_error(f"{key} must be > 0, but got {attributes.integer(key, default=1)}")
     if is_pattern(attributes.text("topics")):
-        try:
-            re.compile(attributes.text("topics"))
-        except re.error as error:
-            raise pipe_error(f"topics {attributes.text('topics')} is not a regular expression: {error}") from None
+        matching(attributes.text("topics"), [])
 
 
 def is_pattern(topics: str) -> bool:
     """Return whether topics are a regular expression, as for Kafka's own consumers."""
     return topics.startswith("^")
+
+
+def matching(pattern: str, topics: Iterable[str]) -> list[str]:
+    """Return the topics that a regular expression matches, in linear time; raise `ProgrammingError` if it is none."""
+    names = pa.array(topics, pa.string())
+    try:
+        is_matching = pc.match_substring_regex(names, f"^(?:{pattern})")
+    except pa.ArrowInvalid as error:
+        raise pipe_error(f"topics {pattern} is not a regular expression: {error}") from None
+    matched: list[str] = names.filter(is_matching).to_pylist()
+    return matched
 
 
 def start_of(attributes: PipeAttributes) -> str | int:
@@ -223,7 +234,7 @@ class KafkaSource:
             return
         topics = partitions_of(self._connected(), self._servers, self._egress)
         if is_pattern(self._topics):
-            names = [name for name in topics if re.match(self._topics, name) and not name.startswith("__")]
+            names = [name for name in matching(self._topics, topics) if not name.startswith("__")]
         else:
             names = list(listed(self._topics))
             for name in names:

@@ -20,7 +20,8 @@ from headrace.service.names import find_writable_table
 from headrace.service.results import Result
 from headrace.service.rights import Action, on_table, read_rights
 from headrace.service.stage import PlanningContext, SessionState, Stage
-from headrace.service.topics.queries import bind_query, reads_system_tables
+from headrace.service.system_queries import reads_system_tables
+from headrace.service.topics.queries import bind_query
 from headrace.service.topics.rows import drop_duplicate_names, find_owner
 from headrace.service.topics.subtables import (
     check_local_file,

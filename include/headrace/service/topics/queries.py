@@ -8,11 +8,9 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import DataError, NotFoundError, NotSupportedError
-from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
+from headrace.errors import NotSupportedError
+from headrace.model.queries import Query, Union
 from headrace.model.statements import Explain, Select
-from headrace.model.tables import Name
-from headrace.service import system_tables
 from headrace.service.describing import describe_query, indent
 from headrace.service.dispatch import plan
 from headrace.service.names import current_timezone
@@ -20,6 +18,8 @@ from headrace.service.results import Result, rows_result
 from headrace.service.rights import Action, Right, on_catalog, read_rights
 from headrace.service.stage import PlanningContext, SessionState, Stage, describe_all, required_rights
 from headrace.service.subtable_conditions import QueryRestriction
+from headrace.service.system_queries import query_system_tables, reads_system_tables
+from headrace.service.system_tables import SCHEMA
 from headrace.service.topics.session_functions import plan_session_functions
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def lines_result(lines: Sequence[str]) -> Result:
 def plan_select(statement: Select, session: PlanningContext) -> list[Stage]:
     """Plan a query: on Spark, over system tables from the catalog, or of the session."""
     if reads_system_tables(statement.query):
-        answer = partial(query_system_tables, statement, session)
-        return [read_catalog(f"query of {system_tables.SCHEMA}", answer, DESCRIBE_CATALOG)]
+        title = f"query of {SCHEMA}: read the catalog"
+        return [Stage(DESCRIBE_CATALOG, lambda: [title], partial(query_system_tables, statement), is_limited=True)]
     if session.dialect == "tdengine" and (stages := plan_session_functions(statement.query)) is not None:
         return stages
     restriction = QueryRestriction(session)
@@ -104,45 +104,3 @@ def plan_explain(statement: Explain, session: PlanningContext) -> list[Stage]:
     if query is None:
         raise NotSupportedError("EXPLAIN ANALYZE runs only queries of rows", hint="use EXPLAIN, which executes nothing")
     return [analyze_query(planned[0], query, verbose=statement.verbose, planning_ms=(perf_counter() - started) * 1000)]
-
-
-def reads_system_tables(query: Query | Union) -> bool:
-    if isinstance(query, Union):
-        return reads_system_tables(query.left) or reads_system_tables(query.right)
-    return query.source is not None and any(name.database == system_tables.SCHEMA for name in table_names(query.source))
-
-
-def table_names(source: Source) -> list[Name]:
-    """Return the table names in a FROM clause, including those in sub-queries."""
-    match source:
-        case TableSource(name=name):
-            return [name]
-        case Join(left=left, right=right):
-            return table_names(left) + table_names(right)
-        case QuerySource(query=Query(source=inner)):
-            return table_names(inner) if inner is not None else []
-        case _:
-            return []
-
-
-def query_system_tables(statement: Select, session: PlanningContext) -> Result:
-    """Run a query over system tables with DuckDB: they are small, so there is no need to start Spark."""
-    import duckdb
-
-    from headrace.storage.sandbox import open_database
-
-    text = system_tables.duckdb_sql(statement)
-    with open_database(default_null_order="nulls_first_on_asc_last_on_desc") as connection:
-        for name, read in system_tables.RELATIONS.items():
-            if name in text:
-                connection.register(name, read(session.context).arrow())
-        try:
-            return Result(connection.sql(text).to_arrow_table())
-        except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
-            raise NotFoundError(
-                f"{system_tables.SCHEMA} cannot answer the query: {error}",
-                hint=f"its tables are {', '.join(system_tables.RELATIONS)}",
-            ) from None
-        except duckdb.DataError as error:
-            message = str(error).splitlines()[0]
-            raise DataError(message, hint="a value is not valid for the expression; cast it, or leave it out with WHERE") from None

@@ -14,9 +14,10 @@ from headrace.service.describing import explain_plan
 from headrace.service.results import Result
 from headrace.service.rights import Action, ObjectKind, Right, Securable, globally, read_rights
 from headrace.service.stage import PlanningContext, SessionState, Stage
+from headrace.service.system_queries import reads_system_tables
 from headrace.service.topics.backfills import parse_query_range, stream_definition
 from headrace.service.topics.continuous_queries import find_query
-from headrace.service.topics.queries import bind_query, reads_system_tables
+from headrace.service.topics.queries import bind_query
 from headrace.service.topics.trees.queries import grouped_tags
 from headrace.sql import parse
 

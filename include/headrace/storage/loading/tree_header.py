@@ -15,7 +15,7 @@ from headrace.model.trees import TIME_COLUMN
 from headrace.model.types import DataType
 from headrace.storage.loading.splits import FileSplit
 
-_TYPED: Final = re.compile(r"(.*?)\s*\((\w+)\)", re.DOTALL)
+_TYPED: Final = re.compile(r"(.*)\((\w+)\)", re.DOTALL)
 EXPORTED_TIME: Final = "Time"
 EXPORTED_DEVICE: Final = "Device"
 ESCAPE: Final = "\\"
@@ -75,7 +75,7 @@ def series_column(name: str, owner: str, database: str) -> SeriesColumn:
     """Return what a column name means, other than those of time and device."""
     written, type_ = name.strip(), None
     if typed := _TYPED.fullmatch(written):
-        written, type_ = typed[1], TREE_TYPES.get(typed[2].upper())
+        written, type_ = typed[1].rstrip(), TREE_TYPES.get(typed[2].upper())
         if type_ is None:
             raise ProgrammingError(f"{owner}: {typed[2]} is not a type", hint=f"use one of {', '.join(TREE_TYPES)}")
     is_path = written.split(".")[0].lower() == ROOT and "." in written

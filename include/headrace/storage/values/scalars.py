@@ -31,8 +31,8 @@ _GEOMETRY: Final = re.compile(
     r"(POINT|LINESTRING|POLYGON|MULTIPOINT|MULTILINESTRING|MULTIPOLYGON|GEOMETRYCOLLECTION)\s*(\(.*\)|EMPTY)",
     re.IGNORECASE | re.DOTALL,
 )
-_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_HEX: Final = re.compile(r"\\x((?:[0-9a-f]{2})*)", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_HEX: Final = re.compile(r"\\x((?:[0-9a-f]{2})*+)", re.IGNORECASE)
 _TRUTH: Final = {"true": True, "false": False, "t": True, "f": False}
 
 

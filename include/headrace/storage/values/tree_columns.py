@@ -23,7 +23,7 @@ from headrace.storage.values.tree_scalars import CONVERTERS, to_date, to_integer
 MAX_SHOWN_CHARACTERS: Final = 60
 SeriesOf = Callable[[int], str]
 _WHOLE: Final = re.compile(r"\s*[+-]?[0-9]+\s*")
-_HEX: Final = re.compile(r"(?:0x|\\x|X')((?:[0-9a-f]{2})*)'?", re.IGNORECASE)
+_HEX: Final = re.compile(r"(?:0x|\\x|X')((?:[0-9a-f]{2})*+)'?", re.IGNORECASE)
 
 
 def to_stored_times(ticks: Sequence[int | None], precision: Precision) -> pa.Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -14,14 +14,15 @@ from headrace.errors import DataError
 from headrace.model.types import BOOL, DOUBLE, DataType, TypeKind
 from headrace.service.names import MAX_NAME_BYTES
 
-PART: Final = re.compile(r"(?:[^,\\]|\\.)+", re.DOTALL)
-TAG: Final = re.compile(r"((?:[^=\\]|\\.)+)=(.*)", re.DOTALL)
+PART: Final = re.compile(r"(?:[^,\\]|\\.)++", re.DOTALL)
+TAG: Final = re.compile(r"((?:[^=\\]|\\.)++)=(.*)", re.DOTALL)
 ESCAPE: Final = re.compile(r"\\([,= \\])")
 NO_TAG: Final = "_tag_null"
 """The tag of a supertable whose rows have none: a supertable has at least one."""
 SHORTEST_TEXT: Final = DataType(TypeKind.NCHAR, 1)
 MAX_SERIES: Final = 200_000
 """Series whose names are remembered."""
+MAX_REMEMBERED_LENGTH: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,13 @@ class Series:
     tags: tuple[Tag, ...]
 
 
-@lru_cache(MAX_SERIES)
+def remembered(read: Callable[[str], Series | str]) -> Callable[[str], Series | str]:
+    """Return what reads heads, and remembers short ones: long ones would take as much memory as clients like."""
+    known = lru_cache(MAX_SERIES)(read)
+    return lambda head: known(head) if len(head) <= MAX_REMEMBERED_LENGTH else read(head)
+
+
+@remembered
 def series_of_line(head: str) -> Series | str:
     """Return the series of a line's measurement and tags, `measurement,tag=value`; a text that says what is wrong if there is none.
 
@@ -67,21 +74,20 @@ def series_of_line(head: str) -> Series | str:
     return make_series(unescaped(measurement), [text_tag(name, value) for name, value in tags.items()])
 
 
-@lru_cache(MAX_SERIES)
+@remembered
 def series_of_json(head: str) -> Series | str:
     """Return the series of an OpenTSDB metric and its tags, `["metric",{"tag":value}]`; else a text, as `series_of_line` does."""
     try:
         metric, tags = json.loads(head)
-    except (ValueError, RecursionError):
-        return "the tags cannot be read"
-    if not isinstance(metric, str) or not metric:
-        return "a point needs its metric"
-    if tags is not None and not isinstance(tags, dict):
-        return "the tags are no object"
-    try:
+        if not isinstance(metric, str) or not metric:
+            return "a point needs its metric"
+        if tags is not None and not isinstance(tags, dict):
+            return "the tags are no object"
         return make_series(metric, [tag_of_json(name, value) for name, value in (tags or {}).items()])
     except DataError as error:
         return error.message
+    except (ValueError, OverflowError, RecursionError):  # also of half a surrogate pair, and of a number beyond DOUBLE
+        return "the tags cannot be read"
 
 
 def tag_of_json(name: str, value: Any) -> Tag:

@@ -30,7 +30,7 @@ SUFFIXES: Final = {
 }
 PREFIXES: Final = {'"': TypeKind.VARCHAR, 'L"': TypeKind.NCHAR, 'B"': TypeKind.VARBINARY, 'G"': TypeKind.GEOMETRY}
 INTEGER: Final = r"[+-]?\d+"
-NUMBER: Final = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+NUMBER: Final = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 PLAIN: Final = re.compile(NUMBER)
 FIRST_SUFFIX: Final = re.compile(rf"{NUMBER}({'|'.join(sorted(SUFFIXES, key=len, reverse=True))})")
 TEXTS: Final = (TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.GEOMETRY)

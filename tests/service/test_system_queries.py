@@ -1,0 +1,105 @@
+"""Queries of system tables: what they may ask DuckDB for, and that they end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import headrace
+from headrace.errors import LimitError, NotFoundError, NotSupportedError, OperationalError
+from headrace.queries.running import RunningQueries
+from headrace.service import system_queries
+from headrace.service.session import Session
+from headrace.storage.sandbox import open_database
+
+USERS = "information_schema.ins_users"
+ENDLESS = f"SELECT count(*) FROM {USERS} a0" + "".join(f", {USERS} a{number}" for number in range(1, 40))
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    with headrace.connect(tmp_path, dialect="tdengine") as connection:
+        for number in range(9):
+            connection.execute(f"CREATE USER user{number} PASS 'secret12'")
+        context = connection.session.context
+        yield Session(context, "tdengine", user="root", queries=RunningQueries(context))
+
+
+@pytest.mark.parametrize(
+    "relation",
+    ["pg_settings", "duckdb_settings", "sqlite_master", "pg_catalog.pg_class", "information_schema.tables", "main.ins_users"],
+)
+def test_only_system_tables_are_read(session: Session, relation: str) -> None:
+    with pytest.raises(NotFoundError):
+        session.execute(f"SELECT count(*) FROM {USERS} a, {relation} b")
+    with pytest.raises(NotFoundError):
+        session.execute(f"SELECT count(*) FROM {USERS} a, (SELECT * FROM {relation}) b")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "repeat(name, 9)",
+        "lpad(name, 9, 'x')",
+        "read_text('/etc/passwd')",
+        "getenv('HOME')",
+        "current_setting('threads')",
+    ],
+)
+@pytest.mark.parametrize(
+    "query", ["SELECT {} FROM {}", "SELECT name FROM {1} WHERE {0} = 1", "SELECT name FROM {1} ORDER BY lower({0})"]
+)
+def test_only_known_functions_are_called(session: Session, expression: str, query: str) -> None:
+    with pytest.raises(NotSupportedError, match=r"is not supported in queries of system tables"):
+        session.execute(query.format(expression, USERS))
+
+
+def test_known_functions_are_those_of_duckdb() -> None:
+    with open_database() as database:
+        known = {name for (name,) in database.execute("SELECT function_name FROM duckdb_functions()").fetchall()}
+    assert system_queries.NAMES - known == {"coalesce", "ifnull", "nullif", "substring", "position"} - known
+
+
+def test_known_functions_are_called(session: Session) -> None:
+    rows = session.execute(f"SELECT max(length(concat(name, 'x'))) FROM {USERS} WHERE NOT name LIKE 'r%' AND super IS NOT NULL")
+    assert list(rows.tuples()) == [(6,)]
+
+
+def test_memory_is_limited(session: Session) -> None:
+    wide = f"concat({', '.join(['name'] * 1_000)})"
+    with pytest.raises(LimitError, match="needs more than"):
+        session.execute(
+            f"SELECT DISTINCT w FROM (SELECT concat(b.name, c.name, d.name, e.name, {wide.replace('name', 'a.name')}) w "
+            f"FROM {', '.join(f'{USERS} {name}' for name in 'abcde')}) q"
+        )
+
+
+@pytest.mark.parametrize("end", ["kill", "cancel"])
+def test_they_are_listed_and_end_when_they_are_ended(session: Session, end: str) -> None:
+    queries = session.queries
+    assert queries is not None
+    session.label = "mine"
+
+    def run() -> None:
+        with pytest.raises(OperationalError, match="the query was "):
+            session.execute(ENDLESS)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while thread.is_alive():
+        for query in queries.all():
+            assert query.sql == ENDLESS
+            queries.kill(query.id) if end == "kill" else queries.cancel("root", "mine")
+        thread.join(0.05)
+    assert queries.all() == []
+
+
+def test_they_end_after_the_time_of_queries(session: Session) -> None:
+    settings = session.context.settings.model_copy(update={"query_timeout_s": 1})
+    session.queries = RunningQueries(replace(session.context, settings=settings))
+    with pytest.raises(LimitError, match="1 s"):
+        session.execute(ENDLESS)
