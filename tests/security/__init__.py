@@ -1,0 +1,1 @@
+"""What holds at every edge, whoever comes and whatever they send."""

@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-IDENTITY: Final = re.compile(r"(?P<host>[^\s:]+):(?P<pid>\d+):(?P<machine>[0-9a-f]{12})\.(?P<start>\d+)")
+IDENTITY: Final = re.compile(r"(?P<host>[^\s:]{1,253}):(?P<pid>\d{1,20}):(?P<machine>[0-9a-f]{12})\.(?P<start>\d+)")
 PROCESSES: Final = Path("/proc")
 CONNECTION: Final = "connection"
 """How the name of a holder begins that is a connection, which runs jobs only while it settles."""

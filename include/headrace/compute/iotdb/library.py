@@ -13,7 +13,7 @@ from headrace.compute.nodes import Node, spark_sql, string_sql
 from headrace.compute.terms import Term, to_string
 
 CAPTURING_GROUP: Final = re.compile(r"\((?!\?)|\(\?<(?![=!])")
-UNGROUPED: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*+\]", re.DOTALL)
+UNGROUPED: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*+(?:\]|\\?\Z)", re.DOTALL)
 """Parts of a regular expression in which a parenthesis begins no group."""
 
 

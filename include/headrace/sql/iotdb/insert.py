@@ -33,7 +33,7 @@ NUMBER: Final = r"[+-]?(?:[0-9]{1,40}\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?"
 OTHER_VALUE: Final = rf"{LEXICAL_RULES.string}|x'[^']*'|{INSTANT}|{NOW_TEXT}|[a-z]\w*|{NUMBER}"
 VALUE: Final = rf"([+-]?[0-9]{{1,40}})|([+-]?[0-9]{{1,40}}\.[0-9]*)|'([^']*)'|\"([^\"]*)\"|({OTHER_VALUE})"
 OFFSET: Final = re.compile(rf"([+-])\s*({DURATION})", re.IGNORECASE)
-PART: Final = re.compile(r"([0-9]+)(ms|us|ns|[wdhms])", re.IGNORECASE)
+PART: Final = re.compile(r"([0-9]{1,20})(ms|us|ns|[wdhms])", re.IGNORECASE)
 CONSTANTS: Final[dict[str, Scalar]] = {"null": None, "true": True, "false": False, "nan": math.nan}
 
 

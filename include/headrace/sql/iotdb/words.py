@@ -16,7 +16,7 @@ TIME_OF_DAY: Final = r"[0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}(?:\.[0-9]+)?(?:[+-][0-9]
 INSTANT: Final = rf"(?:{DATE})(?:(?:[Tt]|\s+){TIME_OF_DAY})?(?!{NAME_CHARACTERS})"
 NUMBER: Final = rf"(?:[0-9]++(?:\.[0-9]*+)?+|(?<!{NAME_CHARACTERS})(?<![`*])\.[0-9]++)(?:[eE][+-]?[0-9]+)?(?!{NAME_CHARACTERS})"
 DURATION: Final = re.compile(r"(?:[0-9]{1,20}(?:mo|ms|us|ns|[ywdhms]))+", re.IGNORECASE)
-DURATION_PART: Final = re.compile(r"([0-9]+)(mo|ms|us|ns|[ywdhms])", re.IGNORECASE)
+DURATION_PART: Final = re.compile(r"([0-9]{1,20})(mo|ms|us|ns|[ywdhms])", re.IGNORECASE)
 
 
 def canonical_instant(written: str) -> str | None:
