@@ -188,7 +188,7 @@ def read_manifest(folder: Folder) -> Manifest | None:
         tables = {name: _content(content) for name, content in read["tables"].items()}
         key = _content(read["key"]) if read["key"] else None
         return Manifest(Backup(**read["backup"]), tables, _content(read["catalog"]), key)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         hint = "use another copy of the backup, or back up into a new folder"
         raise StorageError(f"{folder.path}/{MANIFEST} is damaged, or not of this release", hint=hint) from error
 
