@@ -18,7 +18,7 @@ from headrace.model.ledger import Chunk
 from headrace.model.positions import Position
 from headrace.runtime.supervision import read_snapshot, stale_after_ms
 from headrace.settings import Settings
-from headrace.web.app import create_app
+from headrace.web.app import MAX_BODY_BYTES, create_app
 from tests.airflow.conftest import NOW
 from tests.airflow.samples import LIVE, SOURCE, add_stream
 from tests.airflow.stream_dags import stream_dag_id
@@ -384,3 +384,10 @@ def test_airflow_decides_what_the_user_may_do(role: str, may_edit: bool) -> None
     assert access.can_edit(user, "headrace_stream__power__avg_v") is may_edit
     assert access.can_delete(user, "headrace_stream__power__avg_v") is may_edit
     assert access.user_name(user) == "vera"
+
+
+def test_large_bodies_are_refused_before_anyone_is_known(page: TestClient, rights: Rights) -> None:
+    rights.logged_in = False
+    assert page.post("/api/worksheet/run", content=b"x" * (MAX_BODY_BYTES + 1)).status_code == 413
+    assert page.post("/api/worksheet/run", content=iter([b"x"])).status_code == 411
+    assert page.post("/api/worksheet/run", content=b"{}").status_code == 403

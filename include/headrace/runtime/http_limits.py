@@ -87,7 +87,8 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     except TimeoutError:
         raise TooSlowError(f"the body took longer than {TIMEOUT_S:g} s", hint="divide it among several requests") from None
     encoding = request.headers.get("content-encoding", "identity").lower()
-    return body if encoding == "identity" else decompressed(body, encoding, max_bytes)
+    # In a thread: small bodies may become large ones, for which all other requests would wait.
+    return body if encoding == "identity" else await run_sync(decompressed, body, encoding, max_bytes)
 
 
 async def received(request: Request, max_bytes: int) -> bytes:

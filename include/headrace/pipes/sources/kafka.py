@@ -63,7 +63,7 @@ def validate(attributes: PipeAttributes) -> None:
         if attributes.integer(key, default=1) <= 0:
             raise pipe_error(f"{key} must be > 0, but got {attributes.integer(key, default=1)}")
     if is_pattern(attributes.text("topics")):
-        matching(attributes.text("topics"), [])
+        matching(attributes.text("topics"), [""])
 
 
 def is_pattern(topics: str) -> bool:
