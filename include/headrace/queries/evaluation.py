@@ -16,11 +16,11 @@ from headrace.compute.plan import Plan
 from headrace.compute.shares import KernelUse, WantedShares
 from headrace.compute.sql_text import unassignable_raised
 from headrace.context import Context
-from headrace.errors import DataError, LimitError, OperationalError
+from headrace.errors import DataError, LimitError
 from headrace.model.tables import Table, TableKind
 from headrace.queries import running
 from headrace.storage.spark.arrow_results import collect_arrow
-from headrace.storage.spark.task_errors import error_of_task
+from headrace.storage.spark.task_errors import error_of_job, error_of_task
 from headrace.streams.sources.shares import TableShares, is_unsupported, stored_bounds
 from headrace.streams.sources.virtual_frames import virtual_frame
 
@@ -280,9 +280,9 @@ def translated() -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        if OVERFLOW not in str(error):
-            raise
-        raise calendar_error() from error
+        if OVERFLOW in str(error):
+            raise calendar_error() from error
+        raise error_of_job(str(error)) from error
     except PySparkException as error:
         if (invalid := unassignable_raised(error)) is not None:
             raise invalid from error
@@ -303,7 +303,7 @@ def translated() -> Iterator[None]:
             ) from error
         if (own := error_of_task(str(error))) is not None:
             raise own from error
-        raise OperationalError(f"Spark failed: {first_line}", hint="see the cause below, or the driver's log") from error
+        raise error_of_job(str(error)) from error
 
 
 def calendar_error() -> DataError:

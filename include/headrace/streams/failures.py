@@ -21,7 +21,7 @@ from headrace.errors import (
 from headrace.jobs.registry import kind_of
 from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import JobState, StopReason
-from headrace.storage.spark.task_errors import error_of_worker
+from headrace.storage.spark.task_errors import error_of_job, error_of_worker
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +33,8 @@ def to_error(error: BaseException) -> Error:
     if isinstance(error, Error):
         return error
     module = type(error).__module__.partition(".")[0]
+    if type(error).__name__ == "Py4JJavaError":
+        return error_of_job(str(error))
     if module == "py4j" or isinstance(error, ConnectionError):
         return OperationalError(f"Spark does not answer: {first_line(error)}", hint="wait until the driver has been restarted")
     if module == "pyspark":
@@ -64,7 +66,7 @@ def from_spark(error: BaseException) -> Error:
         return InternalError(f"Spark rejected the plan: {first_line(error)}", hint="report this bug in Headrace")
     if isinstance(error, ArithmeticException | NumberFormatException | SparkRuntimeException):
         return DataError(f"a value cannot be computed: {first_line(error)}", hint="exclude such rows with WHERE, or cast the value")
-    return OperationalError(f"Spark failed: {first_line(error)}", hint="wait for the next try")
+    return error_of_job(str(error))
 
 
 def first_line(error: BaseException) -> str:

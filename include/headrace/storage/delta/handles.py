@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -45,18 +46,22 @@ MAX_UNVERIFIED_S: Final = 10.0
 # File systems allow names of 255 bytes.
 MAX_SEGMENT_CHARACTERS: Final = 200
 MAX_CACHED_BYTES: Final = 32 << 20
+# What a table in memory takes beside its values. Most are of one commit and have few rows, so that this is most of what they take.
+TABLE_BYTES: Final = 4_000
+COLUMN_BYTES: Final = 900
 # What delta-rs and Spark say of a listing of the log that lacks an entry, and how long to wait before each further look.
 GAPS: Final = ("Expected contiguous commit files", "DELTA_VERSIONS_NOT_CONTIGUOUS")
 GAP_PAUSES_S: Final = (0.0, 0.01, 0.05, 0.2, 0.5)
 # delta-rs reads the last checkpoint faster than this many log entries are read.
 MAX_FOLLOWED: Final = 1_000
+DATA_FILE: Final = re.compile(r"[^/\s'\"]+\.parquet")
 Result = TypeVar("Result")
 CachedRows = LruCache[str, pa.Table]
 """Rows of data files, by path. A data file never changes."""
 
 
 def cached_rows() -> CachedRows:
-    return LruCache(MAX_CACHED_BYTES, lambda rows: rows.nbytes)
+    return LruCache(MAX_CACHED_BYTES, lambda rows: rows.nbytes + TABLE_BYTES + COLUMN_BYTES * rows.num_columns)
 
 
 @contextmanager
@@ -79,9 +84,20 @@ def translate_errors(owner: str) -> Iterator[None]:
 
 
 def storage_error(owner: str, error: BaseException) -> StorageError:
+    if isinstance(error, FileNotFoundError) and (name := DATA_FILE.search(str(error))) is not None:
+        return missing_file(name[0])
     return StorageError(
         f"{owner} cannot be used: {first_line(error)}",
         hint="check disk space, access to the storage, and permissions of the folder",
+    )
+
+
+def missing_file(name: str) -> StorageError:
+    """Return the error for a data file that the log has, but the storage has not."""
+    return StorageError(
+        f"the data file {name} is missing",
+        hint="run it again if maintenance has removed the file meanwhile (see HEADRACE_MAINTENANCE_KEEP_HOURS); "
+        "else restore the table from a backup",
     )
 
 

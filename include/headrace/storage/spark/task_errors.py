@@ -1,4 +1,4 @@
-"""Errors that code of ours, or of a user, has raised in Spark's Python workers, by Spark's report of them."""
+"""Errors of Spark's jobs, by its report of them: among them what code of ours, or of a user, has raised in a Python worker."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from typing import Final
 
 from headrace import errors
 from headrace.errors import Error, InternalError, OperationalError
+from headrace.storage.delta.handles import missing_file
 
 TASK_ERROR: Final = re.compile(
     r"^headrace\.errors\.(?P<kind>\w+): \[\w+\] (?P<message>.*)(?:\n *hint: (?P<hint>.*))?", re.MULTILINE
 )
 """An error of ours in the traceback of a Python worker."""
 LAST_LINE: Final = re.compile(r"^(?:\w+\.)*(?P<kind>\w+)(?::.*)?$")
+CAUSE: Final = re.compile(r"^Caused by: (?:[\w$]+\.)*(?P<kind>[\w$]+)(?:: (?P<message>.*))?$", re.MULTILINE)
+"""A cause in a stack trace of Java. The last one is what happened first."""
+MISSING_FILE: Final = re.compile(
+    r"(?:FileNotFoundException|NoSuchFileException|NoSuchKey|FILE_NOT_EXIST)\b.*?(?P<file>[^/\s]+\.parquet)"
+)
 PASSING: Final = (OSError, MemoryError)
 """What the machine of a worker may be the cause of."""
 
@@ -37,3 +43,12 @@ def error_of_worker(text: str) -> Error:
     if isinstance(kind, type) and issubclass(kind, PASSING):
         return OperationalError(f"a task of Spark failed: {last}", hint="wait for the next try")
     return InternalError(f"a task of Spark failed: {last}", hint="report this bug in Headrace")
+
+
+def error_of_job(text: str) -> OperationalError:
+    """Return the error for a job of Spark that has failed, by the message of its exception with the stack trace of Java."""
+    if (missing := MISSING_FILE.search(text)) is not None:
+        return missing_file(missing["file"])
+    causes = list(CAUSE.finditer(text))
+    first = causes[-1]["message"] or causes[-1]["kind"] if causes else text.strip().partition("\n")[0]
+    return OperationalError(f"Spark failed: {first[:500]}", hint="try again; the driver's log has more")
