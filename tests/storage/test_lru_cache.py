@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
+from headrace.storage.delta.handles import COLUMN_BYTES, MAX_CACHED_BYTES, TABLE_BYTES, cached_rows
 from headrace.storage.delta.lru_cache import LruCache
 
 
@@ -38,3 +41,11 @@ def test_a_value_that_is_too_large_is_kept_until_the_next() -> None:
     assert kept(cache) == "b"
     cache.put("c", "c")
     assert kept(cache) == "c"
+
+
+def test_many_small_tables_count_as_what_they_take_in_memory() -> None:
+    cache = cached_rows()
+    for number in range(20_000):
+        cache.put(str(number), pa.table({"ts": [number], "a": [1]}))
+    kept = sum(cache.get(str(number)) is not None for number in range(20_000))
+    assert kept * TABLE_BYTES < MAX_CACHED_BYTES < (kept + 1) * (TABLE_BYTES + 3 * COLUMN_BYTES)

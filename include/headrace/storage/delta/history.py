@@ -24,7 +24,7 @@ from headrace.storage.object_store import file_system
 
 HOUR_MS: Final = 3_600_000
 # Each checkpoint has the tombstones of this time, which maintenance does not need: at a commit per second, 70 bytes of each.
-TOMBSTONE_HOURS: Final = 1
+TOMBSTONES_KEPT: Final = "interval 1 hours"
 # A load may have written a file this long before it commits.
 MAX_LOAD_HOURS: Final = 24
 CHANGE_DATA: Final = "_change_data"
@@ -66,7 +66,7 @@ class Log:
         drafts = [key for name, time, key in named if name.endswith(DRAFT_SUFFIX) and time < dead_since]
         return cls(files, {file.version: file.time for file in files if file.kind == ENTRY}, drafts)
 
-    def horizon(self, hours: int, oldest: int | None) -> int:
+    def horizon(self, hours: float, oldest: int | None) -> int:
         """Return the oldest version to keep: the newest one of `hours` ago, or an older one that a reader needs."""
         expired = [version for version, time in self.entries.items() if time <= now_ms() - hours * HOUR_MS]
         horizon = max(expired, default=min(self.entries))
@@ -87,11 +87,11 @@ def history_properties(hours: int = HISTORY_HOURS) -> dict[str, str]:
     return {
         "delta.enableExpiredLogCleanup": "false",
         "delta.logRetentionDuration": f"interval {hours} hours",
-        "delta.deletedFileRetentionDuration": f"interval {TOMBSTONE_HOURS} hours",
+        "delta.deletedFileRetentionDuration": TOMBSTONES_KEPT,
     }
 
 
-def remove_history(uri: str, live: Collection[str], hours: int, oldest: int | None) -> int:
+def remove_history(uri: str, live: Collection[str], hours: float, oldest: int | None) -> int:
     """Remove what only versions before the horizon need, and return the number of data files and change files.
 
     `live` are the paths of the files of the newest version, and `oldest` is the last version that the reader farthest behind has

@@ -17,10 +17,14 @@ import pyarrow as pa
 Digests = npt.NDArray[np.uint64]
 MAX_DIGESTS: Final = 1 << 19
 """Digests of a table in memory: 4 MiB."""
+FILE_DIGESTS: Final = 32
+"""What the name of a file takes in memory, in digests: most files are of one commit and have few keys."""
 
 
 class KeyDigests:
     """The digests of the keys of some files of a table, at most `max_digests` unless a single file has more. Thread-safe.
+
+    A file counts as `FILE_DIGESTS` more.
 
     Digests are in sorted runs, each at least twice as long as the next, so that both to add some and to look for some is cheap.
     """
@@ -36,7 +40,7 @@ class KeyDigests:
         with self._mutex:
             if path in self._files:
                 return
-            if sum(map(len, self._runs)) + len(digests) > self.max_digests:
+            if sum(map(len, self._runs)) + FILE_DIGESTS * len(self._files) + len(digests) > self.max_digests:
                 self._files, self._runs = set(), []
             self._files.add(path)
             self._runs.append(np.sort(digests))

@@ -144,7 +144,7 @@ class Maintenance:
         groups = plan_compaction(newest.files, table, spared, selected)
         return sum(self._compact(table, group, newest.schema) for group in groups)
 
-    def vacuum(self, table: Table, hours: int, oldest: int | None = None) -> int:
+    def vacuum(self, table: Table, hours: float, oldest: int | None = None) -> int:
         """Remove what no version of the last hours needs: data files, change files and log entries; return how many files.
 
         `oldest` is the offset of the reader that is farthest behind. Its version, and the changes after it, stay.

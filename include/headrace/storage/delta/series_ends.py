@@ -20,6 +20,8 @@ from headrace.storage.delta.row_order import as_dictionary
 
 MAX_SERIES: Final = 1 << 18
 """Series of files whose latest times are in memory: about 32 MiB."""
+FILE_SERIES: Final = 5
+"""What a file takes in memory beside its series, in series."""
 MAX_ROWS: Final = 4 << 20
 """Rows of a file from which they are read."""
 BEFORE_ALL: Final = -(1 << 63)
@@ -32,7 +34,7 @@ class SeriesEnds(LruCache[str, Ends]):
 
     def __init__(self) -> None:
         """Start with those of no file."""
-        super().__init__(MAX_SERIES, len)
+        super().__init__(MAX_SERIES, lambda ends: len(ends) + FILE_SERIES)
 
 
 class LatestTimes:
