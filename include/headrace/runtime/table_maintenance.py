@@ -35,7 +35,7 @@ class MaintenanceResult:
 
 
 def maintain(
-    context: Context, database: str | None = None, *, retention_hours: int | None = None, bounds: Bounds | None = None
+    context: Context, database: str | None = None, *, retention_hours: float | None = None, bounds: Bounds | None = None
 ) -> list[MaintenanceResult]:
     """Compact and vacuum all tables, or those of one database. A table that fails is logged and skipped.
 
@@ -60,7 +60,7 @@ def maintain(
 
 
 def maintain_table(
-    context: Context, table: Table, retention_hours: int | None = None, bounds: Bounds | None = None
+    context: Context, table: Table, retention_hours: float | None = None, bounds: Bounds | None = None
 ) -> MaintenanceResult:
     """Compact one table, and remove history older than the retention, except what a job has yet to read."""
     name, maintenance = f"{table.database}.{table.name}", context.tables.maintenance

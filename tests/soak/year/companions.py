@@ -17,12 +17,14 @@ from deltalake import DeltaTable
 import headrace
 from headrace.runtime.table_maintenance import maintain
 from headrace.settings import Settings
+from headrace.storage.delta import history
 from tests.soak.year.measures import Sample
 
 NIGHTS: Final = 365
 READ_EVERY_S: Final = 1.0
-RETENTION_HOURS: Final = 0
-"""On the compressed clock every replaced file is old, unless a job has yet to read it."""
+RETENTION_HOURS: Final = 20 / 3_600
+"""History on the compressed clock: twice as long as the outside reader takes to read the latest rows."""
+TOMBSTONES_KEPT: Final = "interval 5 seconds"
 SPAWN: Final = multiprocessing.get_context("spawn")
 TABLE: Final = "soak.readings"
 COUNT_SQL: Final = "SELECT count(a) FROM root.soak.readings.* WHERE time > {ms}"
@@ -99,6 +101,7 @@ def read_once(uri: str, followed: DeltaTable, connection: headrace.Connection, m
 def maintain_each_night(settings: Settings, total: int, commits: Synchronized[int], messages: Queue[Sample | str]) -> None:
     """Maintain all tables whenever a day's share of the commits was made."""
     nights = 0
+    history.TOMBSTONES_KEPT = TOMBSTONES_KEPT  # type: ignore[misc]
     with headrace.connect(settings=settings) as connection:
         while (made := commits.value) >= 0:
             if made * NIGHTS < (nights + 1) * total:

@@ -15,15 +15,29 @@ from sqlalchemy import Engine, func, select
 
 from headrace.catalog import audit, events, executions
 from headrace.catalog.rows.metadata import METADATA
+from headrace.storage.delta.creation import CHECKPOINT_INTERVAL_VERSIONS
+from headrace.streams.windows.notes import MAX_NOTES
 
 Sample = dict[str, float]
 """Values by the name of their measure. A measure that has no value at the moment is missing."""
+STREAMS: Final = ("minute", "by_tag", "rows")
+"""A window of each series, windows of several series, and a result for each row: its target has as many commits."""
 TENTHS: Final = 10
 MAX_GROWTH: Final = 1.2
 MIN_COUNT: Final = 40
 """Counts below this are flat: one file more or less is no growth."""
-MAX_ROWS: Final = {"executions": executions.KEPT + executions.PRUNED_EVERY, "events": events.KEPT, "audit_log": audit.MAX_ENTRIES}
+MIN_MB: Final = 1.0
+MAX_ENTRIES: Final = 2 * CHECKPOINT_INTERVAL_VERSIONS
+"""Entries of the log of a table with few commits: those since the last checkpoint but one stay."""
+MAX_ROWS: Final[dict[str, int]] = {
+    "executions": executions.KEPT + executions.PRUNED_EVERY,
+    "events": events.KEPT,
+    "audit_log": audit.MAX_ENTRIES,
+    "window_notes": len(STREAMS) * MAX_NOTES,
+}
 """Rows up to which tables of the catalog may grow: they remove the oldest ones."""
+OF_ROWS: Final = ("size of data of ", "files of data of archive", "files of log of archive", "size of log of archive")
+"""What grows with the rows themselves: the table of a `delta-sink` belongs to the user, and gets a file with each batch."""
 LOG, CHANGES, STATE, OUTBOX = "_delta_log", "_change_data", ".streams", ".outbox"
 
 
@@ -43,8 +57,16 @@ class Trend:
     @property
     def is_flat(self) -> bool:
         """Return whether the last tenth is at most `MAX_GROWTH` times the second one, or within the bound of its table."""
-        bound = MAX_ROWS.get(self.measure.removeprefix("rows of "), MIN_COUNT if is_count(self.measure) else 0)
-        return self.tenths[-1] <= bound or self.growth <= MAX_GROWTH
+        return self.growth <= MAX_GROWTH or self.measure.startswith(OF_ROWS) or self.tenths[-1] <= self.bound
+
+    @property
+    def bound(self) -> float:
+        """The value up to which any growth is flat."""
+        if self.measure.startswith(("size of", "memory of")):
+            return MIN_MB
+        if self.measure.startswith("files of log of"):
+            return MAX_ENTRIES
+        return MAX_ROWS.get(self.measure.removeprefix("rows of "), MIN_COUNT) if is_count(self.measure) else 0
 
 
 def is_count(measure: str) -> bool:

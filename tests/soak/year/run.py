@@ -25,12 +25,10 @@ from tests.soak.run import EQUAL, has_handled, outcome, status
 from tests.soak.streams import TABLES, create_stream_sql
 from tests.soak.system import System, open_system
 from tests.soak.year import measures
-from tests.soak.year.companions import RETENTION_HOURS, companion, maintain_each_night, read_outside
-from tests.soak.year.measures import Sample, Trend
+from tests.soak.year.companions import companion, maintain_each_night, read_outside
+from tests.soak.year.measures import STREAMS, Sample, Trend
 from tests.support.waiting import wait_until
 
-STREAMS: Final = ("minute", "by_tag", "rows")
-"""A window of each series, windows of several series, and a result for each row: its target has as many commits."""
 PIPE: Final = "archive"
 CONTINUOUS_QUERY: Final = (
     "CREATE CQ counted RESAMPLE EVERY 2s RANGE 10s BEGIN "
@@ -215,7 +213,7 @@ def run_short(folder: Path, commits: int, seed: int, *, batches: int, nights: in
                 if number % (commits // batches) == 0:
                     connection.settle()
                 if number % (commits // nights) == 0:
-                    maintain(connection.session.context, retention_hours=RETENTION_HOURS)
+                    maintain(connection.session.context, retention_hours=0)
                 return reader.samples()
 
             writer, meter = Writer(connection, random.Random(seed)), Meter(connection, {"process": psutil.Process()})
