@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, ip_address
 from pathlib import PurePosixPath
@@ -28,7 +27,6 @@ __all__ = [
     "Endpoint",
     "EndpointKind",
     "canonical",
-    "check",
     "denied",
     "file_path",
     "is_loopback_host",
@@ -59,11 +57,6 @@ def is_loopback_host(host: str) -> bool:
 def serves_only_this_machine(settings: Settings) -> bool:
     """Return whether all servers of an snode with these settings listen on loopback alone."""
     return is_loopback_host(settings.http_host) and (not settings.doors.strip() or is_loopback_host(settings.door_host))
-
-
-def check(endpoint: Endpoint, settings: Settings, *, is_open: bool) -> None:
-    """Raise `EgressDeniedError` if a definition must not name an endpoint; see `EgressPolicy.check`."""
-    EgressPolicy(settings, lambda: is_open).check(endpoint)
 
 
 class EgressPolicy:
@@ -100,8 +93,11 @@ class EgressPolicy:
             return
         if ip is not None or not self._has_networks(endpoint):
             raise denied(endpoint)
-        with unresolvable(endpoint):
+        try:
             self.resolve(endpoint)
+        except (OSError, EgressDeniedError):
+            # A user who guesses names does not learn which of them there are.
+            raise denied(endpoint) from None
 
     def resolve(self, endpoint: Endpoint, *, needs_all: bool = False) -> list[AddressInfo]:
         """Return the addresses of an endpoint to which a connection may be opened now, in the form of `socket.getaddrinfo`.
@@ -172,10 +168,12 @@ class EgressPolicy:
 
     def _check_resolved(self, endpoint: Endpoint, address: Address, ip: IpAddress) -> None:
         """Check an address that a host has. A name that is allowed is not for what listens on this machine only."""
-        refuse_special(endpoint, ip)
-        is_named = self._allows(endpoint, address) and (not ip.is_loopback or address.host == LOCALHOST)
-        if not (self._allows_all() or is_named or self._allows(endpoint, replace(address, host=str(ip)))):
-            raise denied(endpoint, f"which is {ip} now")
+        is_named = self._allows_all() or self._allows(endpoint, address)
+        is_local = ip.is_loopback and address.host != LOCALHOST and not self._allows_all()
+        detail = f"which is {ip} now" if is_named else ""
+        refuse_special(endpoint, ip, detail)
+        if (not is_named or is_local) and not self._allows(endpoint, replace(address, host=str(ip))):
+            raise denied(endpoint, detail)
 
 
 def parsed(endpoint: Endpoint) -> Address:
@@ -190,13 +188,13 @@ def ip_of(info: AddressInfo) -> IpAddress:
     return as_ipv4(ip_address(str(info[4][0]).partition("%")[0]))
 
 
-def refuse_special(endpoint: Endpoint, ip: IpAddress) -> None:
+def refuse_special(endpoint: Endpoint, ip: IpAddress, detail: str = "") -> None:
     """Raise `EgressDeniedError` for addresses that no setting allows."""
     if ip.is_unspecified and endpoint.kind is EndpointKind.WEBSOCKET:
         return
     is_unspecified = ip.is_unspecified or (isinstance(ip, IPv4Address) and ip in UNSPECIFIED)
     if ip.is_link_local or ip.is_multicast or is_unspecified or ip in METADATA:
-        raise denied(endpoint, hint="addresses of links and of the metadata of clouds are never allowed")
+        raise denied(endpoint, detail, "addresses of links and of the metadata of clouds are never allowed")
 
 
 def denied(endpoint: Endpoint, detail: str = "", hint: str = "") -> EgressDeniedError:
@@ -208,15 +206,6 @@ def denied(endpoint: Endpoint, detail: str = "", hint: str = "") -> EgressDenied
     return EgressDeniedError(
         f"{setting} does not allow {what} at {target}", hint=hint or f"the administrator can list it in {setting}"
     )
-
-
-@contextmanager
-def unresolvable(endpoint: Endpoint) -> Iterator[None]:
-    """Translate the error of a host without addresses, of which nothing is allowed then."""
-    try:
-        yield
-    except OSError:
-        raise denied(endpoint) from None
 
 
 # Files and folders

@@ -377,6 +377,14 @@ class Settings(BaseSettings):
         parse_rules(text)
         return text
 
+    @field_validator("external_locations")
+    @classmethod
+    def _check_external_locations(cls, text: str) -> str:
+        for part in text.split(","):
+            if "://" in part and not part.strip().lower().startswith(("file://", "s3://", "s3a://")):
+                raise ValueError(f"{part.strip()} is neither a path nor a URI of S3")
+        return text
+
     @field_validator("spark_options")
     @classmethod
     def _check_spark_options(cls, text: str) -> str:

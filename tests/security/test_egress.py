@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace.egress import EgressPolicy, Endpoint, EndpointKind, check, serves_only_this_machine
+from headrace.egress import EgressPolicy, Endpoint, EndpointKind, serves_only_this_machine
 from headrace.errors import ConfigurationError, EgressDeniedError, ProgrammingError
 from headrace.settings import load
 from tests.security.names import Names
@@ -89,6 +89,11 @@ def test_a_rule_that_is_none_is_an_error_of_the_setting(rule: str) -> None:
         load(egress=rule)
 
 
+def test_a_location_that_is_none_is_an_error_of_the_setting() -> None:
+    with pytest.raises(ConfigurationError, match="setting external_locations"):
+        load(external_locations="/data, gs://bucket/lake")
+
+
 def test_what_is_no_address_is_an_error() -> None:
     for target in ("host", "ws://", "ftp://host/", "host:port", "ws://host/a/../b"):
         with pytest.raises(ProgrammingError):
@@ -142,8 +147,13 @@ def test_only_addresses_that_are_allowed_are_tried(names: Names, receiver: socke
 def test_networks_allow_names_by_their_addresses(names: Names) -> None:
     names.addresses |= {"inner": ("10.1.2.3",), "outer": ("192.0.2.1",)}
     policy("10.0.0.0/8").check(Endpoint(EndpointKind.KAFKA, "inner:9092"))
-    with pytest.raises(EgressDeniedError, match="which is 192"):
-        policy("10.0.0.0/8").check(Endpoint(EndpointKind.KAFKA, "outer:9092"))
+    names.addresses["linked"] = ("169.254.169.254",)
+    messages = set()
+    for host in ("outer", "linked", "missing.invalid"):
+        with pytest.raises(EgressDeniedError) as refused:
+            policy("10.0.0.0/8").check(Endpoint(EndpointKind.KAFKA, f"{host}:9092"))
+        messages.add((refused.value.message.replace(host, ""), refused.value.hint))
+    assert len(messages) == 1, "the error says which names there are"
     with pytest.raises(EgressDeniedError):
         policy("mqtt=10.0.0.0/8").check(Endpoint(EndpointKind.KAFKA, "inner:9092"))
 
@@ -202,9 +212,9 @@ def test_servers_beyond_loopback_end_the_default() -> None:
 
 
 def test_a_setting_limits_root_as_well() -> None:
-    check(notify("ws://a.example.com/"), load(), is_open=True)
+    policy(is_open=True).check(notify("ws://a.example.com/"))
     with pytest.raises(EgressDeniedError):
-        check(notify("ws://a.example.com/"), load(egress="none"), is_open=True)
+        policy("none", is_open=True).check(notify("ws://a.example.com/"))
 
 
 # Files and folders

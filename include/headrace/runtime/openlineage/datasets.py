@@ -12,6 +12,7 @@ from openlineage.client.facet_v2 import DatasetFacet, column_lineage_dataset, sc
 from openlineage.client.naming.dataset import S3, Kafka, LocalFileSystem
 
 from headrace.context import Context
+from headrace.egress import canonical
 from headrace.errors import Error, NotFoundError
 from headrace.jobs.registry import is_known, kind_of
 from headrace.model.jobs import JobDefinition
@@ -21,7 +22,6 @@ from headrace.model.tables import Table, TableId
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.lookup import plugin_name
 from headrace.storage.delta.handles import rows_uri
-from headrace.storage.object_store import normalize
 
 DatasetId = tuple[str, str]
 """Namespace and name."""
@@ -187,7 +187,7 @@ def receiver_id(definition: JobDefinition) -> DatasetId | None:
 
 def delta_id(attributes: PipeAttributes) -> DatasetId:
     """Return the Delta table of a `delta-sink`."""
-    return file_id(normalize(attributes.text("sink.uri").removeprefix("file://")))
+    return file_id(canonical(attributes.text("sink.uri")))
 
 
 def kafka_id(attributes: PipeAttributes) -> DatasetId:
