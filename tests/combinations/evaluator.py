@@ -69,7 +69,9 @@ class Query:
 
     def bounds_change(self, old: Image, new: Image) -> bool:
         """Return whether a new version of a row is in other windows, which are then recalculated whatever IGNORE UPDATE says."""
-        return self.windows is None or (self.bounding is not None and old.row[self.bounding] != new.row[self.bounding])
+        if self.windows is None or self.bounding is None:
+            return self.windows is None
+        return old.row[self.bounding] != new.row[self.bounding] or not self.passes(new.key[1], new.row)
 
     def value(self, images: Sequence[Image]) -> tuple[int, Any]:
         value = aggregate(self.aggregate, [image.row[self.column] for image in images])
@@ -112,6 +114,9 @@ class Evaluator:
     open_groups: set[Group] = field(default_factory=set)
     """Partial groups with windows of rows that were recalculated: how many of their rows are read again is not documented."""
     forced_until: int = 0
+    frozen: dict[Place, tuple[int, Any]] = field(default_factory=dict)
+    frozen_groups: set[Group] = field(default_factory=set)
+    """The results of groups whose subtable was dropped, and these groups."""
     backfilled: dict[Place, list[Image]] | None = None
     """The windows after a backfill, after which nothing happens any more."""
     recomputed_until: int = 0
@@ -206,8 +211,28 @@ class Evaluator:
             del self.rows[key]
         self.partial_groups |= {self.query.group(image.row) for images in self.counted.values() for image in images}
         # What was not written yet of a group of its own has no table to go to.
-        if not self.options.mixes:
+        if self.options.mixes or self.query.windows is None:
+            return
+        if self.options.trigger in ("at_once", "max_delay", "window_close"):
+            results = {place: value for place, value in self.results().items() if place[0] == subtable}
+            self.frozen |= {place: value for place, value in results.items() if self.is_shown(place)}
+            self.frozen_groups.add(subtable)
+        else:
             self.open_groups.add(subtable)
+
+    def is_shown(self, place: Place) -> bool:
+        """Return whether the target has the result of a window, once all delays have passed."""
+        if self.options.trigger != "window_close":
+            return True
+        if isinstance(self.query.windows, Grid):
+            last = next(
+                self.query.windows.end(number) - 1
+                for number in self.query.windows.numbers(place[1])
+                if self.query.windows.start(number) == place[1]
+            )
+        else:
+            last = max(image.key[1] for image in self.windows()[place])
+        return self.is_closed(last)
 
     def set_tag(self, subtable: str, name: str, value: Any) -> None:
         """Change a tag. Under IGNORE UPDATE 0 the windows of its rows are recalculated, in the old and the new group."""
@@ -260,7 +285,7 @@ class Evaluator:
         """Compute all results from the stored rows, as a history does."""
         self.is_running = True
         self.counted, self.in_interval = defaultdict(list), {}
-        self.partial_groups, self.open_groups = set(), set()
+        self.partial_groups, self.open_groups, self.frozen, self.frozen_groups = set(), set(), {}, set()
         for image in self.passing():
             group = self.query.group(image.row)
             self.counted[group].append(image)
@@ -386,7 +411,8 @@ class Evaluator:
     def results(self) -> dict[Place, tuple[int, Any]]:
         """Return the values of all results that are written, without those of FILL."""
         windows = self.windows()
-        return {place: self.query.value(sorted(windows[place], key=by_time)) for place in self.written}
+        values = {place: self.query.value(sorted(windows[place], key=by_time)) for place in self.written}
+        return {place: value for place, value in values.items() if place[0] not in self.frozen_groups} | self.frozen
 
 
 def by_time(image: Image) -> tuple[int, str]:

@@ -205,17 +205,24 @@ def expected(play: Play) -> dict[tuple[Any, int], tuple[Any, ...]]:
     else:
         results = filled(query, evaluator.results())
     until = play.base + COMPARED_UNTIL * play.scale.unit * SECOND
-    shows_open = query.windows is None or evaluator.options.trigger in ("at_once", "max_delay")
-    open_places = set() if shows_open else evaluator.open_places()
-    return {place: value for place, value in results.items() if place[1] < until and place not in open_places}
+    return {place: value for place, value in results.items() if place[1] < until}
+
+
+def undecided(play: Play) -> set[tuple[Any, int]]:
+    """Return the windows that are open, which the target has only if a history ended while they were."""
+    evaluator = play.evaluator
+    shows_open = evaluator.query.windows is None or evaluator.options.trigger in ("at_once", "max_delay")
+    return set() if shows_open else evaluator.open_places()
 
 
 def different(play: Play, wanted: dict[Any, Any], found: dict[Any, Any]) -> Iterator[str]:
     """Yield differences. Groups whose names the target does not have are compared as a whole."""
-    skipped = play.evaluator.open_groups
+    skipped, open_places = play.evaluator.open_groups, undecided(play)
     if play.combination["target"] == "new" and play.combination["partition"] not in ("none",):
         if skipped:
             return
+        starts = {start for _, start in open_places}
+        wanted, found = ({place: value for place, value in some.items() if place[1] not in starts} for some in (wanted, found))
         ours = sorted((start, *map(comparable, value)) for (_, start), value in wanted.items())
         theirs = sorted((start, *map(comparable, value)) for (_, start), value in found.items())
         yield from (
@@ -228,7 +235,7 @@ def different(play: Play, wanted: dict[Any, Any], found: dict[Any, Any]) -> Iter
             yield f"{len(ours)} results, {len(theirs)} found"
         return
     for place in sorted(wanted.keys() | found.keys(), key=repr):
-        if place[0] in skipped:
+        if place[0] in skipped or place in open_places:
             continue
         one, other = wanted.get(place), found.get(place)
         if one is None or other is None or tuple(map(comparable, one)) != tuple(map(comparable, other)):

@@ -111,3 +111,20 @@ def test_a_window_that_closed_before_the_history_ended_is_read_again_with_each_r
         expected = [row for row in connection.execute(query).fetchall() if row[0].timestamp() < 50]
         assert connection.execute(f"select ws, n, total from o{number} where ws < 50000 order by ws").fetchall() == expected, query
     connection.close()
+
+
+@pytest.mark.parametrize("condition", ["", " where v < 50"])
+@pytest.mark.parametrize("by", ["", " partition by g"])
+def test_a_row_of_another_state_leaves_the_windows_of_its_old_one(tmp_path: Path, by: str, condition: str) -> None:
+    """Also if its new version is in another group, or in none."""
+    query = f"select _wstart ws, count(*) n, sum(v) total from m{condition}{by} state_window(g)"
+    with headrace.connect(tmp_path) as connection:
+        for sql in ("create database d", "use d", "create table m (ts timestamp, g int, v int)"):
+            connection.execute(sql)
+        connection.execute(f"create stream s trigger at_once ignore expired 0 ignore update 1 into o as {query}")
+        connection.execute("insert into m values (1000, 3, 1) (2000, 3, 2) (3000, 1, 4) (4000, 2, 8)")
+        connection.settle()
+        connection.execute("insert into m values (1000, 1, 50) (4000, null, 8)")
+        connection.settle()
+        found = connection.execute("select ws, n, total from o").fetchall()
+        assert sorted(found) == sorted(connection.execute(query).fetchall())

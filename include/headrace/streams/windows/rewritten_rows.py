@@ -1,7 +1,8 @@
 """Rows that are written again while updates are ignored, in windows that depend on the order of rows.
 
 Such a rewritten row counts once more in the windows that it lies in. It moves none of their borders, since it is still one row
-of the source. A row that moves a border, by another state or another START or END, is not one of these but a row out of order.
+of the source. A row that moves a border, by another state or another START or END, is not one of these but a row out of order, and
+the row that it replaces is deleted, since it may have been in another group.
 """
 
 from __future__ import annotations
@@ -27,14 +28,30 @@ def mark_rewritten(plan: Plan, segments: BatchSegments) -> BatchSegments:
     if not (segments.kind == RowKind.REPLACED).any():
         return segments
     is_rewritten = keeps_borders(plan, segments) & (is_in_window(segments) | starts_no_window(plan, segments))
-    return replace(segments, kind=np.where(is_rewritten, np.int8(RowKind.REWRITTEN), segments.kind))
+    kind = np.where(is_rewritten, np.int8(RowKind.REWRITTEN), segments.kind)
+    return replace(segments, kind=np.where(moves_borders(plan, segments), np.int8(RowKind.DELETE), kind))
+
+
+def moves_borders(plan: Plan, segments: BatchSegments) -> Bools:
+    """Return a mask of the replaced rows whose new version has other effects on borders, or does not pass WHERE."""
+    attributes = border_attributes(plan)
+    if not attributes:
+        return np.zeros(len(segments.start), np.bool_)
+    key = plan.grouped_series
+    rows = segments.rows.append_column("_version", pa.array(segments.version))
+    (row_id,) = row_ids([rows], [*([] if key is None else [key.column]), WSTART, "_version", *attributes])
+    stays = np.isin(row_id, row_id[segments.is_kind(RowKind.INSERT)])
+    return np.asarray(segments.is_kind(RowKind.REPLACED) & ~stays)
+
+
+def border_attributes(plan: Plan) -> list[str]:
+    return [name for name in ATTRIBUTES.get(type(plan.window), ()) if name not in (FIRST_ROW, ROW_COUNT)]
 
 
 def keeps_borders(plan: Plan, segments: BatchSegments) -> Bools:
     """Return a mask of the new rows that replace a row of the same write with equal effect on borders."""
-    attributes = [name for name in ATTRIBUTES.get(type(plan.window), ()) if name not in (FIRST_ROW, ROW_COUNT)]
     rows = segments.rows.append_column("_version", pa.array(segments.version))
-    (row_id,) = row_ids([rows], [*key_columns(plan), WSTART, "_version", *attributes])
+    (row_id,) = row_ids([rows], [*key_columns(plan), WSTART, "_version", *border_attributes(plan)])
     replaced = segments.kind == RowKind.REPLACED
     return np.asarray(segments.is_kind(RowKind.INSERT) & np.isin(row_id, row_id[replaced]))
 
