@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.errors import Error, NotFoundError, NotSupportedError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.tables import Database, Name, Table, TableKind
+from headrace.service.rights import denied_table
 from headrace.service.stage import PlanningContext
 from headrace.streams.kind import STREAM
 
@@ -40,10 +41,25 @@ def current_timezone(session: PlanningContext) -> str:
 
 
 def find_table(name: Name, session: PlanningContext) -> tuple[Table, Database]:
-    """Return the supertable or plain table of a name, with its database."""
+    """Return the supertable or plain table of a name, with its database.
+
+    Raises:
+        PermissionDeniedError: The user may not know of it, whether there is one or not.
+        NotFoundError: There is none.
+    """
+    require_known(name, session)
     catalog = session.context.catalog
     database = catalog.databases.get(database_of(name, session))
     return catalog.tables.get(database.name, name.name), database
+
+
+def require_known(name: Name, session: PlanningContext) -> None:
+    """Raise `PermissionDeniedError` unless a user may know of a table, before anything of it is looked at."""
+    from headrace.service.concealment import knows
+
+    permissions = session.context.permissions()
+    if not permissions.is_administrator and not knows(name, permissions, session):
+        raise denied_table(name.span)
 
 
 def refuse_virtual(table: Table, name: Name) -> None:

@@ -161,6 +161,14 @@ class Session(SessionState):
             return nullcontext()
         return self.queries.run(self.user, masked(text or ""), self.label, uses_spark=reads_rows)
 
+    def allows(self, rights: Sequence[Right]) -> bool:
+        """Return whether the user has some rights."""
+        try:
+            self._authorizer.authorize(self.user, rights)
+        except PermissionDeniedError:
+            return False
+        return True
+
     def explain(self, stages: Sequence[Stage]) -> list[str]:
         """Describe what stages would do, and the rights that they require."""
         from headrace.service.topics.queries import describe_stages

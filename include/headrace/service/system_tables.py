@@ -30,7 +30,7 @@ from headrace.runtime.activity import (
 from headrace.runtime.supervision import stale_after_ms
 from headrace.service import function_tables, lineage_table, stream_tables
 from headrace.service.results import BIGINT, BOOL, DOUBLE, INSTANT, INT, STRING, CatalogRows, ColumnOf, Type, read_columns
-from headrace.service.visible_rows import visible, visible_jobs
+from headrace.service.visible_rows import reads_source, visible, visible_jobs
 from headrace.sql import to_sql
 from headrace.sql.tdengine.words import LEXICAL_RULES
 from headrace.sql.tokens import TokenType, tokenize
@@ -254,10 +254,12 @@ QUARANTINE_COLUMNS: Final[dict[str, ColumnOf[HeldRow]]] = {
 
 
 def stream_quarantine(context: Context) -> CatalogRows:
-    """Return the rows in quarantine of all streams, oldest first."""
+    """Return the rows in quarantine of all streams whose source the user may read, oldest first."""
+    permissions = context.permissions()
     held = [
         HeldRow(record.definition, row, precision)
         for record in stream_tables.stream_records(context)
+        if reads_source(permissions, record.definition)
         for precision in (context.catalog.databases.get(record.definition.source.database).precision,)
         for row in context.catalog.quarantine.rows(record.definition.id)
         if row.dropped is None

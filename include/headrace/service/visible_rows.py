@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace.context import Context
 from headrace.jobs.registry import is_known, kind_of
-from headrace.model.access import Permissions, Privilege
+from headrace.model.access import TOKEN_WORD, Permissions, Privilege
 from headrace.model.jobs import JobDefinition, JobRecord
 from headrace.service.results import CatalogRows
 
@@ -89,7 +89,7 @@ def sees_job(permissions: Permissions, job: JobDefinition) -> bool:
 
     A privilege on a part of a supertable is not enough: a job's counters and quarantine are about all of it.
     """
-    if permissions.is_administrator or job.owner == permissions.user:
+    if owns_job(permissions, job):
         return True
     if not job.database:
         privilege = kind_of(job).privilege if is_known(job.kind) else None
@@ -97,6 +97,16 @@ def sees_job(permissions: Permissions, job: JobDefinition) -> bool:
     if permissions.allows_table(Privilege.WRITE_TABLE, job.database, "*"):
         return True
     return all(any(permissions.allows_table(one, table.database, table.name) for one in ON_TABLES) for table in job.tables)
+
+
+def owns_job(permissions: Permissions, job: JobDefinition) -> bool:
+    """Return whether a job is a user's own, as all are the administrator's."""
+    return permissions.is_administrator or job.owner.partition(TOKEN_WORD)[0] == permissions.user
+
+
+def reads_source(permissions: Permissions, job: JobDefinition) -> bool:
+    """Return whether a user may read all rows of the source of a stream, as it shows them in quarantine."""
+    return permissions.allows_table(Privilege.READ_TABLE, job.source.database, job.source.name)
 
 
 def visible_jobs(context: Context, records: Iterable[JobRecord]) -> list[JobRecord]:

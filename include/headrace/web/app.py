@@ -224,6 +224,9 @@ def create_job_router(access: MappedAccess, data: PageData) -> APIRouter:
         record = readable_record(data.catalog, access, user, job_id)
         return measure(data.context, record) or record
 
+    def as_user(user: Any) -> Context:
+        return replace(data.context, permissions=partial(access.permissions, user))
+
     ReadableRecord: TypeAlias = Annotated[JobRecord, Depends(find_readable)]
     add_job_views(router, access, data, find_readable)
 
@@ -241,13 +244,12 @@ def create_job_router(access: MappedAccess, data: PageData) -> APIRouter:
         return {"versions": version_rows(data.catalog, record.definition)}
 
     @router.get("/plan")
-    def plan(record: ReadableRecord) -> view.Json:
-        return actions.describe_plan(data.context, record)
+    def plan(record: ReadableRecord, user: User) -> view.Json:
+        return actions.describe_plan(as_user(user), record)
 
     @router.get("/lineage")
     def lineage(record: ReadableRecord, user: User) -> view.Json:
-        context = replace(data.context, permissions=partial(access.permissions, user))
-        return lineage_view(context, record.definition)
+        return lineage_view(as_user(user), record.definition)
 
     return router
 

@@ -47,9 +47,10 @@ def add_job_views(router: APIRouter, access: MappedAccess, data: Data, find_read
         target = record.definition.target
         if target is None or not has_windows(record):
             raise NotSupportedError(f"{record.definition} has no windows")
-        if not access.reads_table(user, target.database, target.name):
-            message = f"you have no right to read the results of {record.definition}"
-            raise PermissionDeniedError(message, hint="it takes GRANT READ on its target")
+        # Windows that are not written yet, and notes of late rows, tell of rows of the source.
+        if not all(access.reads_table(user, one.database, one.name) for one in (target, record.definition.source)):
+            message = f"you have no right to read the windows of {record.definition}"
+            raise PermissionDeniedError(message, hint="it takes GRANT READ on its source and on its target")
         return window_timeline(data.context, record, series, data.now())
 
     @router.get("/rights")

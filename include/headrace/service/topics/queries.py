@@ -61,10 +61,11 @@ def read_catalog(title: str, read: Callable[[], Result], required: tuple[Right, 
 def describe_stages(stages: Sequence[Stage]) -> Stage:
     """Describe the stages of another statement, and the rights that they require.
 
-    It needs DESCRIBE on the same objects, so that EXPLAIN can tell users which rights they lack.
+    It needs DESCRIBE on the same objects, so that EXPLAIN can tell users which rights they lack. The stages are described to who
+    has these rights: descriptions count rows, and name what conditions match.
     """
     required = tuple(dict.fromkeys(Right(Action.DESCRIBE, right.target) for right in required_rights(stages)))
-    return Stage(required, lambda: ["explain", *indent(describe_all(stages))], lambda _: lines_result(describe_all(stages)))
+    return Stage(required, lambda: ["explain"], lambda session: lines_result(describe_all(stages, session)))
 
 
 def lines_result(lines: Sequence[str]) -> Result:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
 from headrace.model.access import Privilege
-from headrace.model.expressions import Scalar
+from headrace.model.expressions import Expression, Scalar
 from headrace.model.spans import Span
 from headrace.model.statements import Delete, Insert, InsertBlock, Now, RowValue, SubtableSpec, TagValue
 from headrace.model.tables import Database, Name, Subtable, Table, TableKind
@@ -157,24 +157,48 @@ def plan_delete(statement: Delete, session: PlanningContext) -> list[Stage]:
     refuse_virtual(table, statement.table)
     times, groups = split_conditions(statement.where, table)
     ranges = TimeRangeCompiler(catalog.databases.get(database.name), context.clock.now()).ranges(times)
-    tbnames: tuple[str, ...] | None = None if subtable is None else (subtable.name,)
-    if groups:
-        from headrace.compute import language
-        from headrace.service.subtable_filter import SubtableFilter  # imports DuckDB and the binder, which only such a DELETE needs
-
-        subtables = SubtableFilter(
-            table, database, read_tags(table, session), language(session.dialect), context.clock.now(), context.spark
-        )
-        names = subtables.names(groups)
-        tbnames = tuple(names) if tbnames is None else tuple(name for name in names if name in tbnames)
-    conditions = context.permissions().conditions(Privilege.WRITE_TABLE, table.database, table.name)
-    action = Action.WRITE
-    if conditions:
-        permitted, action = permitted_subtables(table, conditions, context), Action.WRITE_PART
-        if subtable is not None and subtable.name not in permitted:
+    permitted, action = deletable_subtables(table, session)
+    if subtable is not None:
+        named = frozenset({subtable.name})
+        if action is Action.WRITE_PART and permitted is not None and not named <= permitted:
             raise denied_table()
-        tbnames = tuple(sorted(permitted if tbnames is None else permitted.intersection(tbnames)))
+        permitted = named if permitted is None else permitted & named
+    tbnames = None if permitted is None else tuple(sorted(permitted))
+    if groups and tbnames != ():
+        tbnames = matching_subtables(table, database, groups, tbnames, session)
     return [delete_rows(table, database, tbnames, None if ranges == ALWAYS else ranges, action)]
+
+
+def deletable_subtables(table: Table, session: PlanningContext) -> tuple[frozenset[str] | None, Action]:
+    """Return the subtables of which the user may delete rows, None for all, and the right that this needs.
+
+    Tags of others are not looked at: errors of conditions would tell their values.
+    """
+    permissions = session.context.permissions()
+    conditions = permissions.conditions(Privilege.WRITE_TABLE, table.database, table.name)
+    if conditions:
+        return permitted_subtables(table, conditions, session.context), Action.WRITE_PART
+    may_write = permissions.allows_table(Privilege.WRITE_TABLE, table.database, table.name)
+    return None if may_write else frozenset(), Action.WRITE
+
+
+def matching_subtables(
+    table: Table,
+    database: Database,
+    conditions: Sequence[Expression],
+    among: tuple[str, ...] | None,
+    session: PlanningContext,
+) -> tuple[str, ...]:
+    """Return which of some subtables, None for all, meet conditions on tags."""
+    from headrace.compute import language
+    from headrace.service.subtable_filter import SubtableFilter  # imports DuckDB and the binder, which only such a DELETE needs
+
+    tags = read_tags(table, session)
+    if among is not None:
+        tags = tags.filter(pc.is_in(tags[table.series_key], pa.array(among, pa.string())))
+    context = session.context
+    filter_ = SubtableFilter(table, database, tags, language(session.dialect), context.clock.now(), context.spark)
+    return tuple(filter_.names(conditions))
 
 
 def delete_rows(

@@ -12,6 +12,7 @@ from typing import Any, Final
 from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.access import Privilege
 from headrace.model.expressions import Scalar
+from headrace.model.masking import masked
 from headrace.model.statements import (
     CreateDatabase,
     CreateTable,
@@ -26,14 +27,14 @@ from headrace.model.statements import (
 from headrace.model.tables import ColumnReference, Name, Table, TableKind
 from headrace.service import system_tables
 from headrace.service.function_tables import visible_functions
-from headrace.service.names import database_of, find_table
+from headrace.service.names import database_of, find_table, require_known
 from headrace.service.results import BIGINT, BOOL, INT, STRING, CatalogRows, Result, rows_result
 from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
 from headrace.service.stage import PlanningContext, Stage
 from headrace.service.topics.connections import list_connections
 from headrace.service.topics.queries import read_catalog
 from headrace.service.topics.snodes import list_queries
-from headrace.service.visible_rows import visible_rows
+from headrace.service.visible_rows import owns_job, visible_rows
 from headrace.sql import to_sql
 from headrace.streams.kind import STREAM
 
@@ -96,7 +97,8 @@ def type_length(type_text: str) -> str | None:
 
 
 def find_owner_table(name: Name, session: PlanningContext) -> Table:
-    """Return the table of a name, which may be a subtable's."""
+    """Return the table of a name, which may be a subtable's; raise as `find_table` does."""
+    require_known(name, session)
     catalog, database = session.context.catalog, database_of(name, session)
     subtable = catalog.subtables.find(database, [name.name]).get(name.name)
     return catalog.tables.get(database, subtable.table if subtable else name.name)
@@ -236,7 +238,10 @@ def list_tables(types: Collection[str], statement: Show, session: PlanningContex
 def show_create_stream(statement: Show, session: PlanningContext) -> Result:
     assert statement.name is not None
     record = session.context.catalog.jobs.get(database_of(statement.name, session), statement.name.name, STREAM)
-    return rows_result(("stream", "create stream"), [(record.definition.name, record.definition.sql)])
+    job = record.definition
+    # Addresses of NOTIFY have tokens.
+    sql = job.sql if owns_job(session.context.permissions(), job) else masked(job.sql)
+    return rows_result(("stream", "create stream"), [(job.name, sql)])
 
 
 STREAM_COLUMNS: Final = [

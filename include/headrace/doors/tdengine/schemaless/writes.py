@@ -22,7 +22,7 @@ from headrace.errors import DataError, Error, PermissionDeniedError, Programming
 from headrace.model.types import TypeKind
 from headrace.pipes.formats.records import ID, Problems
 from headrace.service.results import Result
-from headrace.service.rights import Action, denied_table, on_table
+from headrace.service.rights import Action, ObjectKind, Right, Securable, denied_table, on_table
 from headrace.service.session import Session, with_statement
 from headrace.service.stage import SessionState, Stage
 from headrace.storage.types import rows_schema
@@ -176,10 +176,8 @@ class KnownKinds:
     def find(self, table: str, column: str) -> TypeKind | None:
         """Return the type of a column, or None if it does not exist yet."""
         if table not in self._tables:
-            present_table = self._session.context.catalog.tables.find(self._database.name, table)
-            if present_table is not None:
-                self._session.run([check_rights(present_table)])
-            self._tables[table] = present_table
+            self._session.run([check_rights(self._database.name, table)])  # whether there is such a table or not
+            self._tables[table] = self._session.context.catalog.tables.find(self._database.name, table)
         found = self._tables[table]
         present = None if found is None or found.is_tag(column) else found.column(column)
         return None if present is None else present.type.kind
@@ -244,9 +242,10 @@ def stored_rows(table: Table, database: Database, block: Block) -> pa.Table:
     return pa.table({name: values.cast(schema.field(name).type) for name, values in columns.items()})
 
 
-def check_rights(table: Table) -> Stage:
+def check_rights(database: str, table: str) -> Stage:
     """Do nothing, for which the right to write to a table is needed."""
-    return Stage(on_table(Action.WRITE, table), list, lambda _: None)
+    right = Right(Action.WRITE, Securable(ObjectKind.TABLE, database, table))
+    return Stage((right,), list, lambda _: None)
 
 
 def write_parts(table: Table, database: Database, parts: Sequence[pa.Table]) -> Stage:
