@@ -70,6 +70,11 @@ def check_references(attributes: Mapping[str, str], keys: Collection[str]) -> No
             _variable_of(value.removeprefix(SECRET))
 
 
+def is_encrypted(value: str) -> bool:
+    """Return whether a value is a secret that was typed, as it is stored."""
+    return value.startswith(ENCRYPTED)
+
+
 def references(attributes: Mapping[str, str], keys: Collection[str]) -> tuple[str, ...]:
     """Return the references among the values of some keys."""
     return tuple(value for key, value in attributes.items() if is_secret(key, keys) and is_reference(value))

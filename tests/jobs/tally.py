@@ -16,6 +16,7 @@ from headrace.jobs.kinds import JobKind, imported
 from headrace.jobs.registry import register, unregister
 from headrace.jobs.runners import Advance
 from headrace.model.jobs import JobCounters, JobDefinition, JobProgress, JobRecord, JobState
+from headrace.model.needs import Needs
 from headrace.model.positions import Offsets, Position
 from headrace.model.tables import TableId
 from headrace.runtime.dag_ids import definition_dag_id
@@ -120,6 +121,7 @@ TALLY: Final = JobKind(
     drop=lambda: drop,
     dag=lambda: tally_dag,
     page=TallyPage,
+    needs=lambda: lambda _, job: Needs(reads=job.sources),
     lag_ms=lambda record, _activity, _history, now: record.progress.lag_ms(now),
     resume="START",
     states={JobState.RUNNING: "COUNTING"},

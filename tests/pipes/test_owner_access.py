@@ -74,12 +74,13 @@ def test_a_pipe_whose_owner_may_read_nothing_stops_and_says_why(root: headrace.C
     (record,) = pipe_records(root, "lost")
     assert (record.state, {time for _, time, _ in received("lost")}) == (JobState.STOPPED, {1})
     assert record.reason is not None
-    assert record.reason.message == "the owner carrier has no privilege READ_DATA on a series of the pattern"
+    assert record.reason.message == "the owner carrier has no privilege READ_DATA on [root.plant.**]"
 
 
 def test_statements_need_the_right_to_read_the_schema(root: headrace.Connection, home: Path) -> None:
-    root.execute("grant read_data on root.plant.** to user carrier")
+    root.execute("grant read on root.plant.** to user carrier")
     create(home, "schema", "'path'='root.plant.**', 'inclusion'='data,schema'")
+    root.execute("revoke read_schema on root.plant.** from user carrier")
     run(root, "schema")
     (record,) = pipe_records(root, "schema")
     assert record.state is JobState.STOPPED
@@ -92,8 +93,9 @@ def test_statements_need_the_right_to_read_the_schema(root: headrace.Connection,
 
 
 def test_statements_about_users_need_the_right_to_manage_them(root: headrace.Connection, home: Path) -> None:
-    root.execute("grant read on root.** to user carrier")
+    root.execute("grant read, manage_user on root.** to user carrier")
     create(home, "users", "'path'='root.plant.**', 'inclusion'='data,auth.user'")
+    root.execute("revoke manage_user on root.** from user carrier")
     run(root, "users")
     (record,) = pipe_records(root, "users")
     assert record.reason is not None

@@ -60,7 +60,7 @@ STATEMENTS = {
     "create or replace stream s trigger at_once into out1 as select _wstart, max(a) n from readings interval(10s)": (
         "drop stream d.s, create stream d.s, read table d.readings, write table d.out1, describe stream d.s"
     ),
-    "alter stream s watermark 1s": "alter stream d.s, describe stream d.s",
+    "alter stream s watermark 1s": "alter stream d.s, read table d.readings, write table d.out1, describe stream d.s",
     "reset stream s": "operate stream d.s, read table d.readings, write table d.out1, describe stream d.s",
     "create snode on dnode 3": "alter catalog",
     "drop snode on dnode 2": "alter catalog",

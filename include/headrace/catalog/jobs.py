@@ -121,12 +121,12 @@ class Jobs(Repository):
             add_version(connection, first_version(definition))
 
     def redefine(self, definition: JobDefinition, plugins: Collection[str] = (), *, user: str) -> None:
-        """Record another statement of a user for a job, and other stages of a pipe. Its driver runs it from its present position.
+        """Record another statement of a user for a job, its owner, and other stages of a pipe. Its driver continues where it is.
 
         Raises:
             NotFoundError: The job was dropped, or one of the registered plugins that it uses.
         """
-        values = {"sql": definition.sql, "pipe": conversion.to_json(definition.pipe)}
+        values = {"sql": definition.sql, "owner": definition.owner, "pipe": conversion.to_json(definition.pipe)}
         with self._store.write() as connection:
             require_plugins(connection, plugins)
             _update_by_id(connection, definition.id, values)

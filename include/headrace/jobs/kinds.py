@@ -14,6 +14,7 @@ from headrace.jobs.runners import RunnerFactory
 from headrace.model.access import Privilege
 from headrace.model.jobs import JobDefinition, JobRecord, JobState
 from headrace.model.lineage import Lineage
+from headrace.model.needs import Needs
 from headrace.model.tables import Table
 
 if TYPE_CHECKING:
@@ -82,13 +83,14 @@ class JobKind:
         drop: Removes a job, given a context and its definition. It is repeated if it is interrupted.
         dag: Builds a job's DAG, from its definition and the settings.
         page: What the page shows.
+        needs: Returns what a job reads, writes, reaches and runs, given the catalog and its definition. Its owner needs the rights
+            for that whenever it runs, and so does who creates or changes it.
         lineage: Returns what the columns of a job's target are made of, given a context and its definition; None if kinds of jobs
             like it have no columns. It raises why a job cannot be planned now.
         needed_version: Returns the oldest version of a table that a job may still read, None if it does not read it, given a
             context, its record and the table; without it, that is what its offsets say.
         metrics: Yields the metric families of the jobs of a driver.
-        privilege: What users need for everything with jobs of the kind, and owners for these to run; None if the rights on the
-            tables of a job decide.
+        privilege: What users need for everything with jobs of the kind; None if the rights on the tables of a job decide.
     """
 
     name: str
@@ -99,6 +101,7 @@ class JobKind:
     drop: Part[Callable[[Context, JobDefinition], None]]
     dag: Part[Callable[[JobDefinition, Settings], Any]]
     page: Part[Page]
+    needs: Part[Callable[[Catalog, JobDefinition], Needs]]
     lag_ms: Callable[[JobRecord, Any, Any, int], int | None]
     measured: Part[Callable[[Context, JobRecord], JobRecord | None]] | None = None
     is_resident: Callable[[JobDefinition, Settings], bool] = lambda *_: True

@@ -234,8 +234,15 @@ class Permissions:
             return True
         if path is None:
             return any(grant.privilege is privilege for _, grant in self.grants)
-        targets = (split_path(grant.target) for grant in self._of(privilege))
-        return any(covers(target, path.nodes) for target in targets)
+        return self.paths(privilege).includes(path.nodes)
+
+    def allows_some(self, privilege: Privilege, pattern: PathPattern) -> bool:
+        """Return whether there may be a path of a pattern on which the user has a privilege."""
+        if self.is_administrator:
+            return True
+        allowed = self.paths(privilege)
+        targets = [*((*path, ANY_LEVELS) for path in allowed.subtrees), *allowed.paths]
+        return any(may_overlap(target, pattern.nodes) for target in targets)
 
     def allows_secret(self, reference: str) -> bool:
         """Return whether the user may have a secret used, such as `secret:NAME` or `airflow:ID`."""

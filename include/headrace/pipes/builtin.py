@@ -15,6 +15,8 @@ KAFKA_SECRETS: Final = frozenset(
 )
 TABLE_SOURCE: Final = "table-source"
 WRITE_BACK_SINK: Final = "write-back-sink"
+KAFKA_RECEIVER: Final = ("bootstrap.servers", "security.", "sasl.", "ssl.", "producer.", "consumer.")
+RECEIVER: Final = ("node-urls", "ip", "host", "port", "thrift.", "websocket.", "user", "ssl.")
 THRIFT_SECRETS: Final = frozenset({"password", "ssl.trust-store-pwd"})
 SOURCES: Final = (
     plugin(
@@ -25,18 +27,29 @@ SOURCES: Final = (
         begin=imported("headrace.pipes.sources.trees:begin"),
         capture=imported("headrace.pipes.sources.trees:capture"),
         reads=imported("headrace.pipes.sources.trees:reads"),
+        needs=imported("headrace.pipes.sources.trees:needs"),
     ),
-    plugin("do-nothing-source", PipeStage.SOURCE, "sources.do_nothing", aliases=("do-nothing-extractor",), is_listed=False),
+    plugin(
+        "do-nothing-source", PipeStage.SOURCE, "sources.do_nothing", aliases=("do-nothing-extractor",), is_listed=False, receiver=()
+    ),
     plugin(
         TABLE_SOURCE,
         PipeStage.SOURCE,
         "sources.tables",
         begin=imported("headrace.pipes.sources.tables:begin"),
         reads=imported("headrace.pipes.sources.tables:reads"),
+        needs=imported("headrace.pipes.sources.tables:needs"),
     ),
-    plugin("kafka-source", PipeStage.SOURCE, "sources.kafka", is_outside=True, secrets=KAFKA_SECRETS),
-    plugin("mqtt-source", PipeStage.SOURCE, "sources.mqtt", is_outside=True),
-    plugin("iotdb-session-source", PipeStage.SOURCE, "sources.iotdb_session", is_outside=True, secrets=THRIFT_SECRETS),
+    plugin("kafka-source", PipeStage.SOURCE, "sources.kafka", is_outside=True, secrets=KAFKA_SECRETS, receiver=KAFKA_RECEIVER),
+    plugin("mqtt-source", PipeStage.SOURCE, "sources.mqtt", is_outside=True, receiver=RECEIVER),
+    plugin(
+        "iotdb-session-source",
+        PipeStage.SOURCE,
+        "sources.iotdb_session",
+        is_outside=True,
+        secrets=THRIFT_SECRETS,
+        receiver=RECEIVER,
+    ),
 )
 PROCESSORS: Final = (
     plugin("do-nothing-processor", PipeStage.PROCESSOR, "processors.do_nothing"),
@@ -48,7 +61,9 @@ PROCESSORS: Final = (
     plugin("throwing-exception-processor", PipeStage.PROCESSOR, "processors.throwing_exception"),
 )
 SINKS: Final = (
-    plugin("do-nothing-sink", PipeStage.SINK, "sinks.do_nothing", aliases=("do-nothing-connector",), is_idempotent=True),
+    plugin(
+        "do-nothing-sink", PipeStage.SINK, "sinks.do_nothing", aliases=("do-nothing-connector",), is_idempotent=True, receiver=()
+    ),
     plugin(
         "iotdb-thrift-sink",
         PipeStage.SINK,
@@ -62,6 +77,7 @@ SINKS: Final = (
             "iotdb-thrift-async-connector",
         ),
         secrets=THRIFT_SECRETS,
+        receiver=RECEIVER,
         is_idempotent=True,
     ),
     plugin(
@@ -71,6 +87,7 @@ SINKS: Final = (
         is_outside=True,
         aliases=("iotdb-thrift-ssl-connector",),
         secrets=THRIFT_SECRETS,
+        receiver=RECEIVER,
         is_idempotent=True,
     ),
     plugin(
@@ -81,9 +98,17 @@ SINKS: Final = (
         is_idempotent=True,
         acts_as_owner=True,
     ),
-    plugin("websocket-sink", PipeStage.SINK, "sinks.websocket", is_outside=True, aliases=("websocket-connector",), is_listed=False),
-    plugin("kafka-sink", PipeStage.SINK, "sinks.kafka", is_outside=True, secrets=KAFKA_SECRETS),
-    plugin("mqtt-sink", PipeStage.SINK, "sinks.mqtt", is_outside=True),
+    plugin(
+        "websocket-sink",
+        PipeStage.SINK,
+        "sinks.websocket",
+        is_outside=True,
+        aliases=("websocket-connector",),
+        is_listed=False,
+        receiver=RECEIVER,
+    ),
+    plugin("kafka-sink", PipeStage.SINK, "sinks.kafka", is_outside=True, secrets=KAFKA_SECRETS, receiver=KAFKA_RECEIVER),
+    plugin("mqtt-sink", PipeStage.SINK, "sinks.mqtt", is_outside=True, receiver=RECEIVER),
     plugin("delta-sink", PipeStage.SINK, "sinks.delta", is_outside=True, is_idempotent=True),
 )
 PLUGINS: Final[tuple[Plugin, ...]] = (*SOURCES, *PROCESSORS, *SINKS)

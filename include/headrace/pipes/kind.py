@@ -34,6 +34,7 @@ KIND: Final = JobKind(
     drop=imported("headrace.pipes.lifecycle:drop"),
     dag=imported("headrace_generators.pipe:pipe_dag"),
     page=imported("headrace.web.pipe_view:PAGE"),
+    needs=imported("headrace.pipes.needs:pipe_needs"),
     lineage=imported("headrace.pipes.lineage:pipe_lineage"),
     needed_version=imported("headrace.pipes.retention:needed_version"),
     metrics=imported("headrace.runtime.pipe_families:pipe_families"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from headrace.jobs.kinds import Part, imported
+from headrace.model.needs import Needs
 from headrace.model.pipes import PipeStage
 from headrace.model.positions import Offsets
 from headrace.pipes.attributes import PipeAttributes
@@ -153,12 +154,14 @@ class Plugin:
         aliases: Other names.
         is_listed: Whether `SHOW PIPEPLUGINS` lists it, as IoTDB does.
         secrets: Keys without prefix whose values are passwords.
+        receiver: How keys without prefix begin whose values say who gets the passwords, and how; None if those of all keys may.
         is_idempotent: Of a sink, whether events that are delivered twice have the effect of one delivery, whatever the batches.
         acts_as_owner: Of a sink, whether it uses the rights of the owner of its pipe, so that other owners' pipes need another one.
         begin: Of a source, returns the offsets at which a new pipe begins; None for no offsets.
         capture: Of a source, stores what a new pipe of an id reads later as it is now.
         reads: Of a source, returns whether it reads a table that is created after the pipe.
         endpoints: Of a source or sink, returns the hosts, files and folders that valid attributes name; None if it has none.
+        needs: Returns what it reads and writes of the catalog with some attributes; nothing if it is None.
     """
 
     name: str
@@ -169,12 +172,14 @@ class Plugin:
     aliases: tuple[str, ...] = ()
     is_listed: bool = True
     secrets: frozenset[str] = frozenset({"password"})
+    receiver: tuple[str, ...] | None = None
     is_idempotent: bool = False
     acts_as_owner: bool = False
     begin: Part[Callable[[PipeAttributes, Context], Offsets]] | None = None
     capture: Part[Callable[[PipeAttributes, Context, str], None]] | None = None
     reads: Part[Callable[[PipeAttributes, Context, Table], bool]] | None = None
     endpoints: Part[Callable[[PipeAttributes], tuple[Endpoint, ...]]] | None = None
+    needs: Part[Callable[[PipeAttributes], Needs]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

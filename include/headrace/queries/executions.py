@@ -15,7 +15,7 @@ from headrace.catalog.executions import ABANDONED_MS
 from headrace.catalog.processes import has_ended
 from headrace.context import Context
 from headrace.errors import Error, FencedError, NotFoundError, OperationalError, TriggerFireError
-from headrace.model.access import Privilege
+from headrace.jobs.needs import needs_of
 from headrace.model.clock import MAX_STEP_MS
 from headrace.model.continuous_queries import Execution, ExecutionState, Schedule
 from headrace.model.execution_history import is_repeated
@@ -29,9 +29,8 @@ from headrace.queries.continuous_query import bind_body, is_divisible, recorded_
 from headrace.queries.into import IntoPoints, compute_into
 from headrace.queries.into_layout import has_time
 from headrace.streams.failures import to_error
-from headrace.trees.owners import as_owner, check_owner
+from headrace.trees.owners import as_owner, check_needs
 from headrace.trees.points import write_points
-from headrace.trees.scope import series_patterns
 
 logger = logging.getLogger(__name__)
 
@@ -266,7 +265,7 @@ def compute(context: Context, definition: JobDefinition, *claims: Execution) -> 
         fence_targets(context, definition)
     start, end = claims[0].start, claims[-1].end
     query, owner = recorded_query(definition.sql, definition.dialect), as_owner(context, definition.owner)
-    check_owner(owner.permissions(), definition.owner, Privilege.USE_CQ, series_patterns(query))
+    check_needs(owner.permissions(), definition.owner, needs_of(context.catalog, definition))
     body = bind_body(query, start, end, owner, details.timezone, definition.functions)
     if body.plan is None:
         return IntoPoints()

@@ -41,6 +41,7 @@ KIND: Final = JobKind(
     drop=imported("headrace.queries.executions:drop_query"),
     dag=imported("headrace_generators.continuous_query:query_dag"),
     page=imported("headrace.web.query_view:PAGE"),
+    needs=imported("headrace.queries.needs:query_needs"),
     lineage=imported("headrace.queries.lineage:query_lineage"),
     metrics=imported("headrace.runtime.query_families:query_families"),
     lag_ms=lag_ms,

@@ -16,8 +16,8 @@ class OwnerRights:
 
     def __init__(self, catalog: Catalog) -> None:
         """Read what has changed."""
-        self._permissions = catalog.access.owners()
+        self._catalog, self._permissions = catalog, catalog.access.owners()
 
     def check(self, job: JobDefinition) -> None:
         """Raise `PermissionDeniedError` if the owner lacks a right that a job needs to run."""
-        check_job(self._permissions(job.owner), job)
+        check_job(self._catalog, self._permissions(job.owner), job)

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error, NotFoundError, PermissionDeniedError
+from headrace.jobs.registry import is_known
 from headrace.model.access import Permissions, Privilege, as_pattern
 from headrace.model.paths import ROOT
 from headrace.model.tree_status import TreeStatus
 from headrace.pipes.kind import PIPE
 from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.service.rights import Action, ObjectKind, Right, Securable, denied_table
-from headrace.service.visible_rows import sees_job, sees_table
+from headrace.service.visible_rows import owns_job, sees_job, sees_table
 from headrace.streams.kind import STREAM
 
 if TYPE_CHECKING:
@@ -68,12 +69,19 @@ class CatalogAuthorizer:
         target = right.target
         if target.kind == ObjectKind.TABLE:
             return is_allowed(right, permissions) or self._is_allowed_on_subtable(right, permissions)
+        if right.action is Action.ALTER and is_known(target.kind):
+            return is_allowed(right, permissions) and self._owns(target, permissions)
         if right.action is not Action.DESCRIBE or target.kind != STREAM:
             return is_allowed(right, permissions)
         record = self._catalog.jobs.find(target.database, target.name, STREAM)
         if record is None:
             return permissions.allows_table(Privilege.WRITE_TABLE, target.database, ANY_TABLE)
         return sees_job(permissions, record.definition)
+
+    def _owns(self, target: Securable, permissions: Permissions) -> bool:
+        """Return whether a job is a user's own: others would change what is done with the rights and the secrets of its owner."""
+        record = self._catalog.jobs.find(target.database, target.name, target.kind)
+        return record is not None and owns_job(permissions, record.definition)
 
     def _is_allowed_on_subtable(self, right: Right, permissions: Permissions) -> bool:
         """Return whether a user has a right on a subtable by a privilege on all of its supertable."""
@@ -90,7 +98,10 @@ def is_allowed(right: Right, permissions: Permissions) -> bool:
     if isinstance(action, Privilege):
         if target.kind != ObjectKind.PATH:
             return permissions.allows(action)
-        return action in FILTERED or permissions.allows(action, as_pattern(target.name))
+        is_filtered = action in FILTERED and not right.is_whole
+        return is_filtered or permissions.allows(action, as_pattern(target.name))
+    if action is Action.READ_SOME:
+        return permissions.allows_some(Privilege.READ_DATA, as_pattern(target.name))
     if action is Action.DESCRIBE:
         return may_describe(target, permissions)
     if target.kind in BY_KIND:
@@ -127,6 +138,9 @@ def denied(rights: Sequence[Right]) -> Error:
     if first.action is Action.ADMINISTER:
         message = "Only the admin user can perform this operation"
         return PermissionDeniedError(message, hint="connect as root").with_status(TreeStatus.NO_PERMISSION)
+    if first.action is Action.ALTER and first.target.kind in BY_KIND:
+        message = f"Only its owner and root can alter the {first.target}"
+        return PermissionDeniedError(message, hint="create another one").with_status(TreeStatus.NO_PERMISSION)
     needed = privilege_words(first, rights)
     if needed is None:
         return denied_table()
@@ -137,6 +151,8 @@ def denied(rights: Sequence[Right]) -> Error:
 def privilege_words(first: Right, rights: Sequence[Right]) -> str | None:
     """Return the privilege of IoTDB that a user lacks; None for a right on tables."""
     target = first.target
+    if first.action is Action.READ_SOME:
+        return f"{Privilege.READ_DATA} on [{target.name}]"
     if isinstance(first.action, Privilege):
         paths = [right.target.name for right in rights if right.action is first.action and right.target.kind == ObjectKind.PATH]
         return f"{first.action} on [{', '.join(paths)}]" if paths else str(first.action)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from headrace.errors import PermissionDeniedError
 from headrace.model.access import Permissions, Privilege, administrator
 from headrace.model.jobs import JobDefinition
+from headrace.model.needs import Needs
 from headrace.model.tables import Table
 from headrace.model.trees import DeviceSeries
 
@@ -25,6 +26,7 @@ class Action(StrEnum):
     DESCRIBE = "describe"
     READ = "read"
     READ_PART = "read some subtables of"
+    READ_SOME = "read some series of"
     WRITE = "write"
     WRITE_PART = "write some subtables of"
     CREATE = "create"
@@ -63,10 +65,14 @@ class Securable:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """Permission for an action on an object, or a privilege of IoTDB: on paths of a pattern, or on the catalog if it is global."""
+    """Permission for an action on an object, or a privilege of IoTDB: on paths of a pattern, or on the catalog if it is global.
+
+    With `is_whole` the privilege is needed on all paths of the pattern, also where others would be as if they did not exist.
+    """
 
     action: Action | Privilege
     target: Securable
+    is_whole: bool = False
 
     def __str__(self) -> str:
         if isinstance(self.action, Action):
@@ -133,6 +139,15 @@ def on_paths(privilege: Privilege, paths: Iterable[object]) -> tuple[Right, ...]
 def globally(privilege: Privilege) -> tuple[Right, ...]:
     """Return the right of a privilege that is not on paths."""
     return (Right(privilege, CATALOG),)
+
+
+def need_rights(needs: Needs) -> tuple[Right, ...]:
+    """Return the rights that a job needs; see `Needs`."""
+    reads = (Right(Action.READ, Securable(ObjectKind.TABLE, one.database, one.name)) for one in needs.reads)
+    writes = (Right(Action.WRITE, Securable(ObjectKind.TABLE, one.database, one.name)) for one in needs.writes)
+    some = (Right(Action.READ_SOME, Securable(ObjectKind.PATH, name=str(pattern))) for pattern in needs.reads_some)
+    paths = (Right(one, Securable(ObjectKind.PATH, name=str(pattern)), is_whole=True) for one, pattern in needs.paths)
+    return (*(right for one in needs.privileges for right in globally(one)), *reads, *writes, *some, *paths)
 
 
 def read_rights(plan: AnyPlan, action: Callable[[Table], Action] = lambda _: Action.READ) -> tuple[Right, ...]:

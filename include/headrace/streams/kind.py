@@ -33,6 +33,7 @@ KIND: Final = JobKind(
     drop=imported("headrace.streams.lifecycle:drop"),
     dag=imported("headrace_generators.stream:stream_dag"),
     page=imported("headrace.web.stream_view:PAGE"),
+    needs=imported("headrace.streams.needs:stream_needs"),
     lineage=imported("headrace.streams.lineage:stream_lineage"),
     metrics=imported("headrace.runtime.stream_families:stream_families"),
     lag_ms=commit_lag_ms,

@@ -11,7 +11,8 @@ from functools import partial
 from headrace.catalog import Catalog
 from headrace.context import Context
 from headrace.errors import PermissionDeniedError
-from headrace.model.access import Permissions, Privilege, as_pattern, may_overlap
+from headrace.model.access import Permissions, Privilege
+from headrace.model.needs import Needs
 from headrace.model.paths import PathPattern, join_path, split_path
 from headrace.model.trees import DeviceSeries
 from headrace.model.triggers import RegisteredTrigger, TriggerState
@@ -44,20 +45,11 @@ def check_paths(permissions: Permissions, owner: str, privilege: Privilege, path
         raise lost(owner, f"{privilege} on [{', '.join(lacking[:10])}]")
 
 
-def check_owner(permissions: Permissions, owner: str, privilege: Privilege, patterns: Iterable[PathPattern]) -> None:
-    """Raise `PermissionDeniedError` unless an owner has the privilege to run a job, and may read paths of each pattern.
-
-    Of a pattern the owner may read a part: the rest is as if it did not exist.
-    """
-    if not permissions.allows(privilege):
-        raise lost(owner, str(privilege))
-    if permissions.is_administrator:
-        return
-    readable = permissions.paths(Privilege.READ_DATA)
-    targets = [*(as_pattern(join_path((*path, "**"))) for path in readable.subtrees), *map(PathPattern, readable.paths)]
-    for pattern in patterns:
-        if not any(may_overlap(target.nodes, pattern.nodes) for target in targets):
-            raise lost(owner, f"{Privilege.READ_DATA} on [{pattern}]")
+def check_needs(permissions: Permissions, owner: str, needs: Needs) -> None:
+    """Raise `PermissionDeniedError` unless an owner has the rights for what is done in their name."""
+    lacking = needs.lacking(permissions)
+    if lacking is not None:
+        raise lost(owner, lacking)
 
 
 def lost(owner: str, privilege: str) -> PermissionDeniedError:
@@ -67,14 +59,22 @@ def lost(owner: str, privilege: str) -> PermissionDeniedError:
 
 
 def with_rights(context: Context, triggers: Sequence[RegisteredTrigger]) -> tuple[RegisteredTrigger, ...]:
-    """Return the triggers whose owners may use triggers, and stop the others. Costs one read of a number."""
-    permissions = context.catalog.access.owners()
-    kept = tuple(one for one in triggers if permissions(one.owner).allows(Privilege.USE_TRIGGER))
-    for trigger in (one for one in triggers if one not in kept):
-        reason = lost(trigger.owner, str(Privilege.USE_TRIGGER)).message
+    """Return the triggers whose owners may use triggers and read what these get, and stop the others. Costs a read of a number."""
+    permissions, kept = context.catalog.access.owners(), list[RegisteredTrigger]()
+    for trigger in triggers:
+        lacking = trigger_needs(trigger.path_pattern, trigger.name).lacking(permissions(trigger.owner))
+        if lacking is None:
+            kept.append(trigger)
+            continue
+        reason = lost(trigger.owner, lacking).message
         context.catalog.triggers.change(trigger.id, state=TriggerState.INACTIVE.value, reason=reason)
         logger.warning("trigger %s is stopped: %s", trigger.name, reason)
-    return kept
+    return tuple(kept)
+
+
+def trigger_needs(pattern: PathPattern, name: str) -> Needs:
+    """Return what a trigger needs, which gets all values that are written to series of a pattern."""
+    return Needs(privileges=(Privilege.USE_TRIGGER,), paths=((Privilege.READ_DATA, pattern),), code=(name,))
 
 
 def paths_of(series: Iterable[DeviceSeries]) -> list[str]:

@@ -359,7 +359,7 @@ def test_rights_are_those_on_pipes(connection: headrace.Connection) -> None:
     lines = [line for (line,) in connection.execute(f"explain create pipe p {SOURCE} {SINK}")]
     assert lines[-1] == "needs the right to create pipe p, describe pipe p"
     connection.execute(f"create pipe p {SOURCE} {SINK}")
-    for statement, action in (("stop", "operate"), ("start", "operate"), ("alter", "operate"), ("drop", "drop")):
+    for statement, action in (("stop", "operate"), ("start", "operate"), ("alter", "alter"), ("drop", "drop")):
         lines = [line for (line,) in connection.execute(f"explain {statement} pipe p")]
         assert f"{action} pipe p" in lines[-1]
 

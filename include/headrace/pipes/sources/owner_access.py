@@ -6,46 +6,47 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.model.access import EVERY_PATH, PathFilter, Permissions, Privilege, as_pattern
-from headrace.model.paths import ROOT, join_path, split_prefix
+from headrace.model.needs import Needs
+from headrace.model.paths import ANY_LEVELS, ROOT, join_path, split_prefix
 from headrace.pipes.plugins import PipeContext
 from headrace.pipes.selection import Pattern, PrefixPattern, TreePattern
 from headrace.pipes.sources.options import SourceOptions
-from headrace.trees.owners import lost
+from headrace.trees.owners import check_needs, lost
 
 MANAGING: Final = {"auth.user": Privilege.MANAGE_USER, "auth.role": Privilege.MANAGE_ROLE}
 """What statements about users and roles need."""
 
 
+def source_needs(options: SourceOptions) -> Needs:
+    """Return what a source of trees needs: to read some of the series, and to know what the statements say that it transfers."""
+    kinds = {".".join(name.split(".")[:2]) for name in options.included}
+    pattern, everything = options.pattern, as_pattern(f"{above(options.pattern)}.{ANY_LEVELS}")
+    has_schema = any(kind.startswith("schema.") for kind in kinds)
+    return Needs(
+        privileges=tuple(MANAGING[kind] for kind in sorted(kinds & MANAGING.keys())),
+        # The series of a prefix are narrowed down when they are read.
+        reads_some=(pattern.pattern if isinstance(pattern, TreePattern) else everything,),
+        paths=((Privilege.READ_SCHEMA, everything),) if has_schema else (),
+    )
+
+
 def readable_paths(pipe: PipeContext, options: SourceOptions) -> Callable[[], PathFilter]:
     """Return what returns the paths whose data the owner of a pipe may read whenever it is asked; the others do not exist for it.
 
-    It raises `PermissionDeniedError` if the owner may read no series of the pattern, or if the pipe transfers statements about
-    the schema, users or roles and the owner may not read the schema of the whole pattern, or manage users or roles.
+    It raises `PermissionDeniedError` if the owner may read no series of the pattern, or lacks what statements need.
     """
-    access, pattern = pipe.context.catalog.access, options.pattern
+    access, needs = pipe.context.catalog.access, source_needs(options)
 
     def paths() -> PathFilter:
         permissions = access.owner_permissions(pipe.owner)
         if permissions.is_administrator:
             return EVERY_PATH
-        check_statements(permissions, options)
-        if not reads_some(permissions, pattern):
+        check_needs(permissions, pipe.owner, needs)
+        if not reads_some(permissions, options.pattern):
             raise lost(pipe.owner, f"{Privilege.READ_DATA} on a series of the pattern")
         return permissions.paths(Privilege.READ_DATA)
 
     return paths
-
-
-def check_statements(permissions: Permissions, options: SourceOptions) -> None:
-    """Raise `PermissionDeniedError` unless a user may know what the statements say that a source transfers."""
-    kinds = {".".join(name.split(".")[:2]) for name in options.included}
-    needed = {MANAGING[kind] for kind in kinds & MANAGING.keys()}
-    lacking = [privilege for privilege in sorted(needed) if not permissions.allows(privilege)]
-    if lacking:
-        raise lost(permissions.user, str(lacking[0]))
-    everything = f"{above(options.pattern)}.**"
-    if any(kind.startswith("schema.") for kind in kinds) and not permissions.allows(Privilege.READ_SCHEMA, as_pattern(everything)):
-        raise lost(permissions.user, f"{Privilege.READ_SCHEMA} on [{everything}]")
 
 
 def reads_some(permissions: Permissions, pattern: Pattern) -> bool:

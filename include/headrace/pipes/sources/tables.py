@@ -8,9 +8,11 @@ from typing import Final
 
 from headrace.context import Context
 from headrace.errors import NotSupportedError
+from headrace.model.access import EVERY_PATH, PathFilter
+from headrace.model.needs import Needs
 from headrace.model.paths import ROOT, join_path, quote_node
 from headrace.model.positions import Offsets, source_id
-from headrace.model.tables import Table, TableKind
+from headrace.model.tables import Table, TableId, TableKind
 from headrace.model.time import Precision
 from headrace.model.types import DataType
 from headrace.pipes import inclusion
@@ -22,6 +24,7 @@ from headrace.pipes.plugins import PipeContext, Source
 from headrace.pipes.sources.change_source import ChangeSource, first_offsets
 from headrace.pipes.sources.options import SourceOptions, read_options
 from headrace.trees.devices import TREE_KINDS
+from headrace.trees.owners import check_needs
 
 DATABASE: Final = ("extractor.database", "source.database")
 TABLE: Final = ("extractor.table", "source.table")
@@ -36,25 +39,39 @@ def validate(attributes: PipeAttributes) -> None:
 
 
 def create(attributes: PipeAttributes, pipe: PipeContext) -> Source:
-    """Create the source."""
+    """Create the source, which reads as long as the owner of the pipe may read the table."""
     feeds: Feeds = pipe.shared.feeds
-    name = attributes.text(*DATABASE), attributes.text(*TABLE)
+    access, needed, name = pipe.context.catalog.access, needs(attributes), table_name(attributes)
     feeds.follow_table(source_id(*name), lambda: table_feed(pipe.context, *name))
     options = table_options(attributes, pipe.context.settings.timezone)
-    return ChangeSource(pipe, options, lambda: feeds.table(source_id(*name)))
+
+    def readable() -> PathFilter:
+        check_needs(access.owner_permissions(pipe.owner), pipe.owner, needed)
+        return EVERY_PATH
+
+    return ChangeSource(pipe, options, lambda: feeds.table(source_id(*name)), readable)
+
+
+def needs(attributes: PipeAttributes) -> Needs:
+    """Return what the owner of a pipe has to be allowed."""
+    return Needs(reads=(TableId(*table_name(attributes)),))
+
+
+def table_name(attributes: PipeAttributes) -> tuple[str, str]:
+    """Return the database and the name of the table."""
+    return attributes.text(*DATABASE), attributes.text(*TABLE)
 
 
 def begin(attributes: PipeAttributes, context: Context) -> Offsets:
     """Return the offsets at which a pipe begins that is created now; raise `NotFoundError` if there is no such table."""
-    feed = table_feed(context, attributes.text(*DATABASE), attributes.text(*TABLE))
+    feed = table_feed(context, *table_name(attributes))
     return first_offsets(context, table_options(attributes, context.settings.timezone), [feed])
 
 
 def reads(attributes: PipeAttributes, context: Context, table: Table) -> bool:
     """Return whether a source reads a table that is created after its pipe: in place of one that was dropped."""
     options = read_options(attributes, context.settings.timezone)
-    name = attributes.text(*DATABASE), attributes.text(*TABLE)
-    return options.realtime is not None and name == (table.database, table.name)
+    return options.realtime is not None and table_name(attributes) == (table.database, table.name)
 
 
 def table_options(attributes: PipeAttributes, timezone: str) -> SourceOptions:

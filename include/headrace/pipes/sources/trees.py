@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.context import Context
+from headrace.model.needs import Needs
 from headrace.model.positions import Offsets
 from headrace.model.tables import Table, TableKind
 from headrace.pipes.attributes import PipeAttributes
@@ -11,7 +12,7 @@ from headrace.pipes.plugins import PipeContext, Source
 from headrace.pipes.sources.captured_schema import CapturedSchema
 from headrace.pipes.sources.change_source import ChangeSource, first_offsets
 from headrace.pipes.sources.options import SourceOptions, read_options
-from headrace.pipes.sources.owner_access import readable_paths
+from headrace.pipes.sources.owner_access import readable_paths, source_needs
 from headrace.pipes.sources.present_schema import PresentSchema
 
 
@@ -24,6 +25,11 @@ def create(attributes: PipeAttributes, pipe: PipeContext) -> Source:
     """Create the source."""
     options = read_options(attributes, pipe.context.settings.timezone)
     return ChangeSource(pipe, options, lambda: matching(pipe.shared.feeds, options), readable_paths(pipe, options))
+
+
+def needs(attributes: PipeAttributes) -> Needs:
+    """Return what the owner of a pipe has to be allowed."""
+    return source_needs(read_options(attributes, "UTC"))
 
 
 def begin(attributes: PipeAttributes, context: Context) -> Offsets:

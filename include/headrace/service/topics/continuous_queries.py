@@ -28,7 +28,7 @@ from headrace.service.describing import format_instant
 from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, ColumnOf, read_columns
 from headrace.service.rights import Action, job_securable, on_job
 from headrace.service.stage import PlanningContext, SessionState, Stage
-from headrace.service.topics.jobs import notify_airflow, reactivate_job, remove_job, suspend_job
+from headrace.service.topics.jobs import needed_rights, notify_airflow, reactivate_job, remove_job, suspend_job
 
 MAX_PENDING: Final = 10_000
 """Executions that are due, but not started, in one answer."""
@@ -58,10 +58,10 @@ def plan_create_continuous_query(statement: CreateContinuousQuery, session: Plan
     from headrace.queries.continuous_query import define
 
     definition = define(statement, session.context)
-    return [record_query(definition), notify_airflow(job_securable(definition))]
+    return [record_query(definition, session.context), notify_airflow(job_securable(definition))]
 
 
-def record_query(definition: JobDefinition) -> Stage:
+def record_query(definition: JobDefinition, context: Context) -> Stage:
     """Record a continuous query, which is executed from then on, with the rights that its owner has then."""
 
     def apply(session: SessionState) -> None:
@@ -77,7 +77,7 @@ def record_query(definition: JobDefinition) -> Stage:
             f"  intervals missed: {missed}",
         ]
 
-    return Stage(on_job(Action.CREATE, definition), describe, apply)
+    return Stage((*on_job(Action.CREATE, definition), *needed_rights(definition, context)), describe, apply)
 
 
 def plan_drop_continuous_query(statement: DropContinuousQuery, session: PlanningContext) -> list[Stage]:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from headrace.context import Context
+from headrace.jobs.needs import needs_of
 from headrace.jobs.registry import kind_of
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
-from headrace.service.rights import Action, Right, Securable, on_job
+from headrace.service.rights import Action, Right, Securable, need_rights, on_job
 from headrace.service.stage import SessionState, Stage
+
+
+def needed_rights(job: JobDefinition, context: Context) -> tuple[Right, ...]:
+    """Return the rights that a user needs who creates or changes a job, beside that on the job itself."""
+    rights = need_rights(needs_of(context.catalog, job))
+    return tuple(right for right in rights if right.action is not kind_of(job).privilege)
 
 
 def notify_airflow(job: Securable, *, resumed: bool = False) -> Stage:

@@ -15,8 +15,8 @@ from headrace.service.job_cycles import recording_stream
 from headrace.service.names import find_stream
 from headrace.service.rights import Action, Right, job_securable, on_job
 from headrace.service.stage import PlanningContext, SessionState, Stage
-from headrace.service.topics.jobs import notify_airflow
-from headrace.service.topics.stream_definitions import define_stream, explain_target, plan_securable, table_rights
+from headrace.service.topics.jobs import needed_rights, notify_airflow
+from headrace.service.topics.stream_definitions import define_stream, explain_target, plan_securable, stream_rights
 from headrace.sql import to_sql
 from headrace.streams.definition.checks import check_statement, source_name
 from headrace.streams.definition.define import StreamPlan, catalog_scope, plan_recorded_stream, recorded_statement
@@ -37,11 +37,17 @@ def plan_alter_stream(statement: AlterStream, session: PlanningContext) -> list[
     except Error as error:
         error.span = statement.name.span
         raise
-    return redefine(record, recorded, altered)
+    rights = (*on_job(Action.ALTER, record.definition), *needed_rights(record.definition, session.context))
+    return redefine(record, recorded, altered, rights)
 
 
-def redefine(record: JobRecord, recorded: CreateStream, altered: CreateStream) -> list[Stage]:
-    """Return the stages that change a stream's options and notifications in place; none if nothing changes."""
+def redefine(
+    record: JobRecord, recorded: CreateStream, altered: CreateStream, rights: tuple[Right, ...], *, takes_over: bool = False
+) -> list[Stage]:
+    """Return the stages that change a stream's options and notifications in place; none if nothing changes.
+
+    With `takes_over` it belongs to the user who changes it from then on.
+    """
     changes = option_changes(recorded.options, altered.options)
     if recorded.notification != altered.notification:
         changes = (*changes, "NOTIFY" if altered.notification is not None else "no NOTIFY")
@@ -50,11 +56,12 @@ def redefine(record: JobRecord, recorded: CreateStream, altered: CreateStream) -
     definition = replace(record.definition, sql=to_sql(altered, record.definition.dialect))
 
     def apply(session: SessionState) -> None:
-        session.context.catalog.jobs.redefine(definition, user=session.user)
+        owned = replace(definition, owner=session.user) if takes_over else definition
+        session.context.catalog.jobs.redefine(owned, user=session.user)
         session.context.catalog.events.record("job", definition.id, "ALTERED", ", ".join(changes))
 
     described = [f"alter stream {definition}, which keeps its target and its position", *indent(changes)]
-    return [Stage(on_job(Action.ALTER, definition), lambda: described, apply), notify_airflow(job_securable(definition))]
+    return [Stage(rights, lambda: described, apply), notify_airflow(job_securable(definition))]
 
 
 def check_options(statement: CreateStream, definition: JobDefinition, session: PlanningContext) -> None:
@@ -89,9 +96,16 @@ def replace_stream(statement: CreateStream, record: JobRecord, session: Planning
         raise target_misfit(error, statement, definition, session) from None
     old = plan_recorded_stream(definition, context.catalog, context.settings)
     if has_same_results(old, plan) and only_alterable_differ(recorded.options, statement.options):
-        return redefine(record, recorded, replace(recorded, options=statement.options, notification=statement.notification))
+        altered = replace(recorded, options=statement.options, notification=statement.notification)
+        return redefine(record, recorded, altered, replacing_rights(plan, session), takes_over=True)
     # Groups that only the old query has would keep their rows otherwise.
     return rebuild(record, plan, session, clears=True, differences=plan_differences(old, plan))
+
+
+def replacing_rights(plan: StreamPlan, session: PlanningContext) -> tuple[Right, ...]:
+    """Return the rights that a user needs to put a stream in the place of another one, which belongs to that user from then on."""
+    actions = (Right(action, plan_securable(plan)) for action in (Action.DROP, Action.CREATE))
+    return (*actions, *stream_rights(plan, session))
 
 
 def target_misfit(error: Error, statement: CreateStream, definition: JobDefinition, session: PlanningContext) -> Error:
@@ -132,7 +146,8 @@ def rebuild(
         replaces = Replacement(old.id, clears) if old.target == plan.target.id else None
         # Airflow identifies the job of a DAG by the time of creation, so it has to increase.
         created = max(session.context.clock.now(), old.created + 1)
-        definition = plan.definition(created=created, snode=old.snode, dialect=old.dialect, replaces=replaces, owner=session.user)
+        owner = session.user if differences else old.owner
+        definition = plan.definition(created=created, snode=old.snode, dialect=old.dialect, replaces=replaces, owner=owner)
         with recording_stream(plan, session.context, old):
             replace_stream(session.context, plan, definition, record)
 
@@ -141,8 +156,8 @@ def rebuild(
         last = f"recompute {rows} stored rows of {old.source} in about {chunks} chunks, on Spark"
         return [head, *indent(differences), *describe_target(plan, old, clears=clears), last]
 
-    actions = (Action.DROP, Action.CREATE) if differences else (Action.OPERATE,)
-    rights = (*(Right(action, plan_securable(plan)) for action in actions), *table_rights(plan))
+    operating = (Right(Action.OPERATE, plan_securable(plan)), *stream_rights(plan, session))
+    rights = replacing_rights(plan, session) if differences else operating
     return [Stage(rights, describe, apply, replaces=True), notify_airflow(job_securable(old))]
 
 

@@ -10,6 +10,7 @@ from headrace.service.job_cycles import check_stream_ends
 from headrace.service.names import with_span
 from headrace.service.rights import Action, Right, Securable, table_securable
 from headrace.service.stage import PlanningContext
+from headrace.service.topics.jobs import needed_rights
 from headrace.streams.definition.define import StreamPlan, define
 from headrace.streams.kind import STREAM
 from headrace.streams.sources.stored import max_stored_time
@@ -56,10 +57,13 @@ def explain_target(plan: StreamPlan) -> str:
     return f"{verb} target {target.database}.{target.name} ({columns}) tags ({tags})"
 
 
-def table_rights(plan: StreamPlan) -> tuple[Right, Right]:
-    """Return READ on a stream's source, and WRITE on its target, or CREATE if that is missing."""
-    target = Action.WRITE if plan.target_exists else Action.CREATE
-    return Right(Action.READ, table_securable(plan.source)), Right(target, table_securable(plan.target))
+def stream_rights(plan: StreamPlan, session: PlanningContext) -> tuple[Right, ...]:
+    """Return the rights that a stream needs, with CREATE on its target if that is missing."""
+    rights = needed_rights(plan.definition(created=0, dialect=session.dialect), session.context)
+    if plan.target_exists:
+        return rights
+    target = table_securable(plan.target)
+    return tuple(Right(Action.CREATE, target) if right == Right(Action.WRITE, target) else right for right in rights)
 
 
 def plan_securable(plan: StreamPlan) -> Securable:

@@ -18,8 +18,7 @@ from headrace.service.rights import Action, Right, job_securable, on_job, on_tab
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.jobs import notify_airflow, reactivate_job, remove_job, suspend_job
 from headrace.service.topics.replacements import replace_stream
-from headrace.service.topics.stream_definitions import define_stream, explain_target, plan_securable, table_rights
-from headrace.settings import Settings
+from headrace.service.topics.stream_definitions import define_stream, explain_target, plan_securable, stream_rights
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import count_rows
 
@@ -40,11 +39,11 @@ def plan_create_stream(statement: CreateStream, session: PlanningContext) -> lis
         )
     stream = define_stream(statement, session)
     history = [announce_history(stream, session)] if stream.options.fill_history else []
-    recorded = record_stream(stream, session.context.settings, if_not_exists=statement.if_not_exists)
+    recorded = record_stream(stream, session, if_not_exists=statement.if_not_exists)
     return [recorded, *history, notify_airflow(plan_securable(stream))]
 
 
-def record_stream(plan: StreamPlan, settings: Settings, *, if_not_exists: bool) -> Stage:
+def record_stream(plan: StreamPlan, planning: PlanningContext, *, if_not_exists: bool) -> Stage:
     """Create a stream, its target if missing, and its start offsets."""
 
     def apply(session: SessionState) -> None:
@@ -66,9 +65,14 @@ def record_stream(plan: StreamPlan, settings: Settings, *, if_not_exists: bool) 
             f"updates {'count as new rows' if plan.ignores_updates else recalculation}",
         ]
         head = f"maintain stream {plan.database}.{plan.name} on changes of {', '.join(map(str, plan.sources))}"
-        return [explain_target(plan), head, *indent([*statistics, *describe_execution(plan, settings)]), *explain_plan(plan.query)]
+        return [
+            explain_target(plan),
+            head,
+            *indent([*statistics, *describe_execution(plan, planning.context.settings)]),
+            *explain_plan(plan.query),
+        ]
 
-    return Stage((Right(Action.CREATE, plan_securable(plan)), *table_rights(plan)), describe, apply)
+    return Stage((Right(Action.CREATE, plan_securable(plan)), *stream_rights(plan, planning)), describe, apply)
 
 
 def announce_history(plan: StreamPlan, session: PlanningContext) -> Stage:

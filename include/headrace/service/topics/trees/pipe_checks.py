@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace import secrets
 from headrace.errors import ConfigurationError, Error
-from headrace.model.pipes import RESERVED_PREFIX, PipeStage
+from headrace.model.pipes import OTHER_NAMES, RESERVED_PREFIX, PipeStage, without_prefix
 from headrace.model.tree_status import TreeStatus
 from headrace.pipes.attributes import PipeAttributes, pipe_error
 from headrace.pipes.builtin import PROCESSORS, TABLE_SOURCE, WRITE_BACK_SINK
@@ -70,6 +70,22 @@ def check_stage(context: Context, stage: PipeStage, attributes: Mapping[str, str
     except Error as error:
         raise as_pipe_error(error, attributes, plugin) from error.__cause__
     return plugin
+
+
+def check_secrets(plugin: Plugin, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+    """Raise `ProgrammingError` if a stored password would go to another receiver: who names that one has to know the password."""
+    names = {name for stage in PipeStage for name in (stage.value, OTHER_NAMES[stage])}
+
+    def is_receiver(key: str) -> bool:
+        plain = without_prefix(key)
+        is_secret = secrets.is_secret(key, plugin.secrets)
+        return not is_secret and (key in names or plugin.receiver is None or plain.startswith(plugin.receiver))
+
+    kept = sorted(key for key, value in new.items() if old.get(key) == value and secrets.is_encrypted(value))
+    changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key) and is_receiver(key))
+    if kept and changed:
+        message = f"{kept[0]} has to be stated again, since {changed[0]} changes"
+        raise pipe_error(message, hint="a stored password goes to the receiver for which it was stated")
 
 
 def check_receiver(context: PipeContext, plugin: Plugin, attributes: Mapping[str, str]) -> None:

@@ -19,10 +19,10 @@ from headrace.pipes.kind import PIPE
 from headrace.pipes.lookup import plugin_name
 from headrace.pipes.plugins import PipeContext
 from headrace.service.job_cycles import check_pipe_ends, recording_pipe
-from headrace.service.rights import Action, job_securable, on_job
+from headrace.service.rights import Action, Right, job_securable, on_job
 from headrace.service.stage import PlanningContext, SessionState, Stage
-from headrace.service.topics.jobs import notify_airflow, reactivate_job, remove_job, suspend_job
-from headrace.service.topics.trees.pipe_checks import Stages, check_name, check_receiver, check_stages
+from headrace.service.topics.jobs import needed_rights, notify_airflow, reactivate_job, remove_job, suspend_job
+from headrace.service.topics.trees.pipe_checks import Stages, check_name, check_receiver, check_secrets, check_stages
 from headrace.service.topics.trees.pipe_shows import braced
 
 if TYPE_CHECKING:
@@ -39,8 +39,11 @@ def plan_create_pipe(statement: CreatePipe, session: PlanningContext) -> list[St
     stages = {stage: dict(getattr(statement, stage.value)) for stage in PipeStage}
     plugins = check_stages(session.context, stages)
     job = new_job(statement.name, session)
-    check_pipe_ends(job, pipe_of(stages, started=job.created), session.context)
-    return [record_pipe(job, stages, plugins, if_not_exists=statement.if_not_exists), notify_airflow(job_securable(job))]
+    pipe = pipe_of(stages, started=job.created)
+    check_pipe_ends(job, pipe, session.context)
+    rights = (*on_job(Action.CREATE, job), *needed_rights(replace(job, pipe=pipe), session.context))
+    recorded = record_pipe(job, stages, plugins, rights, if_not_exists=statement.if_not_exists)
+    return [recorded, notify_airflow(job_securable(job))]
 
 
 def new_job(name: str, session: PlanningContext) -> JobDefinition:
@@ -60,7 +63,9 @@ def new_job(name: str, session: PlanningContext) -> JobDefinition:
     )
 
 
-def record_pipe(job: JobDefinition, stages: Stages, plugins: Mapping[PipeStage, Plugin], *, if_not_exists: bool) -> Stage:
+def record_pipe(
+    job: JobDefinition, stages: Stages, plugins: Mapping[PipeStage, Plugin], rights: tuple[Right, ...], *, if_not_exists: bool
+) -> Stage:
     """Connect to the receiver of a new pipe, and record the pipe, which its snode then runs."""
 
     def apply(session: SessionState) -> None:
@@ -86,7 +91,7 @@ def record_pipe(job: JobDefinition, stages: Stages, plugins: Mapping[PipeStage, 
     def describe() -> list[str]:
         return [f"create pipe {job.name}", *describe_stages(stages, plugins), *describe_handshake(stages)]
 
-    return Stage(on_job(Action.CREATE, job), describe, apply)
+    return Stage(rights, describe, apply)
 
 
 def plan_alter_pipe(statement: AlterPipe, session: PlanningContext) -> list[Stage]:
@@ -100,8 +105,12 @@ def plan_alter_pipe(statement: AlterPipe, session: PlanningContext) -> list[Stag
     job, changes = record.definition, {change.stage: change for change in statement.changes}
     stages = {stage: altered(job.stages.stage(stage), changes.get(stage)) for stage in PipeStage}
     plugins = check_stages(session.context, stages)
-    check_pipe_ends(job, pipe_of(stages, started=job.created), session.context)
-    stage = redefine_pipe(record, stages, plugins, changes)
+    for stage in changes:
+        check_secrets(plugins[stage], job.stages.stage(stage), stages[stage])
+    pipe = pipe_of(stages, started=session.context.clock.now())
+    check_pipe_ends(job, pipe, session.context)
+    rights = (*on_job(Action.ALTER, job), *needed_rights(replace(job, pipe=pipe), session.context))
+    stage = redefine_pipe(record, stages, plugins, changes, rights)
     return [stage, notify_airflow(job_securable(job), resumed=record.desired is DesiredState.RUNNING)]
 
 
@@ -117,7 +126,11 @@ def altered(attributes: Mapping[str, str], change: StageChange | None) -> dict[s
 
 
 def redefine_pipe(
-    record: JobRecord, stages: Stages, plugins: Mapping[PipeStage, Plugin], changes: Mapping[PipeStage, StageChange]
+    record: JobRecord,
+    stages: Stages,
+    plugins: Mapping[PipeStage, Plugin],
+    changes: Mapping[PipeStage, StageChange],
+    rights: tuple[Right, ...],
 ) -> Stage:
     """Connect to the receiver if the sink changes, and record the new stages of a pipe."""
     job = record.definition
@@ -139,7 +152,7 @@ def redefine_pipe(
         handshake = describe_handshake(stages) if connects else []
         return [f"alter pipe {job.name}, which continues where it is", *describe_stages(stages, plugins), *handshake]
 
-    return Stage(on_job(Action.OPERATE, job), describe, apply)
+    return Stage(rights, describe, apply)
 
 
 def registered_names(plugins: Mapping[PipeStage, Plugin]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,9 +16,10 @@ from headrace.model.tree_statements import CreateTrigger, DropTrigger, StartTrig
 from headrace.model.tree_status import TreeStatus
 from headrace.model.triggers import RegisteredTrigger, TriggerActivity, TriggerState, TriggerType
 from headrace.service.results import BIGINT, DOUBLE, INSTANT, STRING, CatalogRows, ColumnOf, read_columns
-from headrace.service.rights import Action, Right, trigger_securable
+from headrace.service.rights import Action, Right, need_rights, trigger_securable
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.code_location import CodeLocation, as_hint
+from headrace.trees.owners import trigger_needs
 
 if TYPE_CHECKING:
     from headrace.code.sources import CodeSource
@@ -42,7 +44,9 @@ def plan_create_trigger(statement: CreateTrigger, session: PlanningContext) -> l
     when = statement.event.replace("_", " ").lower()
     code = f"{statement.class_name} in {source.location}, loaded in a code host"
     line = f"create {statement.type.lower()} trigger {statement.name} {when} on {statement.pattern}: {code}"
-    return [trigger_stage(Action.CREATE, statement.name, line, partial(create_trigger, statement, source))]
+    stage = trigger_stage(Action.CREATE, statement.name, line, partial(create_trigger, statement, source))
+    needed = need_rights(trigger_needs(statement.pattern, statement.name))
+    return [replace(stage, required=(*stage.required, *needed))]
 
 
 def plan_drop_trigger(statement: DropTrigger, session: PlanningContext) -> list[Stage]:

@@ -1,0 +1,58 @@
+"""What a job or a trigger does, for which its owner needs rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Self
+
+from headrace.model.access import Permissions, Privilege
+from headrace.model.paths import PathPattern
+from headrace.model.tables import TableId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a definition reads, writes, reaches and runs.
+
+    Attributes:
+        privileges: Privileges that are not on paths or tables.
+        reads: The tables of which it reads all rows.
+        writes: The tables that it writes.
+        reads_some: Patterns of series. It reads those that its owner may read, of each pattern at least one.
+        paths: Privileges on all paths of patterns.
+        secrets: References to secrets that it uses, such as `secret:NAME`.
+        code: The names of the registered functions and plugins that it runs. Those who may create a job may call them.
+    """
+
+    privileges: tuple[Privilege, ...] = ()
+    reads: tuple[TableId, ...] = ()
+    writes: tuple[TableId, ...] = ()
+    reads_some: tuple[PathPattern, ...] = ()
+    paths: tuple[tuple[Privilege, PathPattern], ...] = ()
+    secrets: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+
+    def __add__(self, other: Self) -> Self:
+        """Return the needs of both."""
+        sums = {one.name: tuple(dict.fromkeys(getattr(self, one.name) + getattr(other, one.name))) for one in fields(self)}
+        return type(self)(**sums)
+
+    def lacking(self, permissions: Permissions) -> str | None:
+        """Return the first privilege that a user lacks, in words; None if the user has all."""
+        if permissions.is_administrator:
+            return None
+        return next((words for words, is_allowed in self._checked(permissions) if not is_allowed), None)
+
+    def _checked(self, permissions: Permissions) -> Iterator[tuple[str, bool]]:
+        """Yield each privilege in words, and whether a user has it."""
+        for privilege in self.privileges:
+            yield str(privilege), permissions.allows(privilege)
+        for table in self.reads:
+            yield f"READ on {table}", permissions.allows_table(Privilege.READ_TABLE, table.database, table.name)
+        for table in self.writes:
+            yield f"WRITE on {table}", permissions.allows_table(Privilege.WRITE_TABLE, table.database, table.name)
+        for pattern in self.reads_some:
+            yield f"{Privilege.READ_DATA} on [{pattern}]", permissions.allows_some(Privilege.READ_DATA, pattern)
+        for privilege, pattern in self.paths:
+            yield f"{privilege} on [{pattern}]", permissions.allows(privilege, pattern)
