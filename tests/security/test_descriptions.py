@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 import headrace
 from headrace.context import Context
 from headrace.errors import Error, PermissionDeniedError
-from headrace.model.jobs import JobDefinition
+from headrace.model.jobs import JobDefinition, JobState, StopReason
 from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow, RowKey
 from headrace.web.app import create_app
 
@@ -143,6 +143,22 @@ def test_quarantine_shows_rows_of_the_source_to_who_may_read_it(root: headrace.C
     assert all("77" in answer(root, sql) for sql in queries)
 
 
+def test_errors_that_quote_rows_are_shown_to_who_may_read_the_source(root: headrace.Connection) -> None:
+    id_, catalog = stream(root).id, context_of(root).catalog
+    catalog.jobs.set_state(id_, JobState.STOPPED, StopReason("DATA", "'secret-customer' is no number", "correct it", 1))
+    catalog.events.record("job", id_, "STOPPED", "'secret-customer' is no number")
+    queries = ("show streams", "show jobs", "select * from information_schema.ins_streams")
+    with connect(root, "owner") as owner, connect(root, "writer") as writer:
+        assert all("secret-customer" in answer(owner, sql) for sql in queries)
+        shown = [answer(writer, sql) for sql in queries]
+    assert not any("secret-customer" in text for text in shown)
+    assert all("the message is for who may read what the job reads" in text for text in shown)
+    for path in ("/api/jobs", f"/api/jobs/{id_}", "/api/graph"):
+        assert "secret-customer" not in page(root, "writer").get(path).text
+    for path in ("/api/jobs", f"/api/jobs/{id_}"):
+        assert "secret-customer" in page(root, "owner").get(path).text
+
+
 def test_tokens_in_a_statement_are_shown_to_its_owner_alone(root: headrace.Connection) -> None:
     with connect(root, "owner") as owner, connect(root, "writer") as writer:
         assert "TOPSECRET" in answer(owner, "show create stream dst.s")
@@ -193,8 +209,9 @@ def test_the_plan_of_a_query_on_the_page_has_the_paths_that_its_reader_may_know(
 
 def test_windows_on_the_page_need_the_right_to_read_the_source(root: headrace.Connection) -> None:
     path = f"/api/jobs/{stream(root).id}/windows"
+    for user in ("owner", "writer"):
+        root.execute(f"grant read on dst.* to {user}")
     assert "PERMISSION_DENIED" not in page(root, "owner").get(path).text
-    root.execute("grant read on dst.* to writer")
     answered = page(root, "writer").get(path)
     assert (answered.status_code, answered.json()["code"]) == (409, "PERMISSION_DENIED")
 

@@ -44,6 +44,13 @@ class Needs:
             return None
         return next((words for words, is_allowed in self._checked(permissions) if not is_allowed), None)
 
+    def are_readable(self, permissions: Permissions) -> bool:
+        """Return whether a user may read all that is read, and so the values that errors quote."""
+        patterns = [*self.reads_some, *(pattern for privilege, pattern in self.paths if privilege is Privilege.READ_DATA)]
+        return all(permissions.allows_table(Privilege.READ_TABLE, one.database, one.name) for one in self.reads) and all(
+            permissions.allows(Privilege.READ_DATA, pattern) for pattern in patterns
+        )
+
     def _checked(self, permissions: Permissions) -> Iterator[tuple[str, bool]]:
         """Yield each privilege in words, and whether a user has it."""
         for privilege in self.privileges:

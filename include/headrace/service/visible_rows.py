@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 from headrace.context import Context
+from headrace.errors import PermissionDeniedError
+from headrace.jobs.needs import needs_of
 from headrace.jobs.registry import is_known, kind_of
 from headrace.model.access import TOKEN_WORD, Permissions, Privilege
 from headrace.model.jobs import JobDefinition, JobRecord
 from headrace.service.results import CatalogRows
 
+if TYPE_CHECKING:
+    from headrace.catalog import Catalog
+
 DATABASE_COLUMNS: Final = ("db_name", "source_db")
 TABLE_COLUMNS: Final = ("table_name", "stable_name")
+HIDDEN_MESSAGE: Final = "the message is for who may read what the job reads"
 ON_TABLES: Final = (Privilege.READ_TABLE, Privilege.WRITE_TABLE)
 
 
@@ -109,7 +115,21 @@ def reads_source(permissions: Permissions, job: JobDefinition) -> bool:
     return permissions.allows_table(Privilege.READ_TABLE, job.source.database, job.source.name)
 
 
+def reads_values(permissions: Permissions, job: JobDefinition, catalog: Catalog) -> bool:
+    """Return whether a user may read all that a job reads, and so the values that its errors quote."""
+    return permissions.is_administrator or (is_known(job.kind) and needs_of(catalog, job).are_readable(permissions))
+
+
+def as_seen(permissions: Permissions, record: JobRecord, catalog: Catalog) -> JobRecord:
+    """Return a record as a user sees it: errors that may quote values are for who may read these."""
+    reason = record.reason
+    if reason is None or reason.code == PermissionDeniedError.code or reads_values(permissions, record.definition, catalog):
+        return record
+    return replace(record, reason=replace(reason, message=HIDDEN_MESSAGE, hint=""))
+
+
 def visible_jobs(context: Context, records: Iterable[JobRecord]) -> list[JobRecord]:
-    """Return the jobs that the user of a context may know of."""
+    """Return the jobs that the user of a context may know of, as that user sees them."""
     permissions = context.permissions()
-    return [record for record in records if sees_job(permissions, record.definition)]
+    seen = [record for record in records if sees_job(permissions, record.definition)]
+    return [as_seen(permissions, record, context.catalog) for record in seen]

@@ -103,9 +103,9 @@ class PageData:
         readable = filter_readable(state, access, user)
         # Triggers have no DAG. Their errors may quote values, so they are for those who may read the DAG of an snode.
         snodes = access.readable_dags(user, {snode_dag_id(name) for name in self.settings.own_snodes})
-        return view.make_overview(
-            self.catalog, readable, histories, rates, self.settings, triggers if snodes and access.sees_triggers(user) else ()
-        )
+        seen = triggers if snodes and access.sees_triggers(user) else ()
+        hidden = access.unread_jobs(user, readable.jobs.values())
+        return view.make_overview(self.catalog, readable, histories, rates, self.settings, seen, hidden)
 
     def _read(self) -> State:
         if not self._lock.acquire(timeout=MAX_WAIT_S):
@@ -233,7 +233,9 @@ def create_job_router(access: MappedAccess, data: PageData) -> APIRouter:
     @router.get("")
     def job(record: ReadableRecord, user: User) -> view.Json:
         offered = actions.available_actions(record, lambda action: is_allowed(access, user, record, action), data.settings.dialect)
-        return {**view.job_detail(data.catalog, record, data.now()), "actions": offered}
+        detail = view.job_detail(data.catalog, record, data.now())
+        is_hidden = bool(access.unread_jobs(user, [record]))
+        return {**(view.without_messages(detail) if is_hidden else detail), "actions": offered}
 
     @router.get("/metrics")
     def metrics(record: ReadableRecord, over: ChartRange = ChartRange.HOUR) -> view.Json:
@@ -286,9 +288,10 @@ def readable_record(catalog: Catalog, access: MappedAccess, user: Any, job_id: s
         record = catalog.jobs.by_id(job_id)
     except NotFoundError:
         raise missing from None
-    if not access.readable_jobs(user, [record]):
+    readable = access.readable_jobs(user, [record])
+    if not readable:
         raise missing
-    return record
+    return readable[0]
 
 
 def is_allowed(access: MappedAccess, user: Any, record: JobRecord, action: str) -> bool:
@@ -299,8 +302,6 @@ def is_allowed(access: MappedAccess, user: Any, record: JobRecord, action: str) 
 
 def filter_readable(state: Snapshot, access: MappedAccess, user: Any) -> Snapshot:
     readable = access.readable_jobs(user, state.jobs.values())
-    if len(readable) == len(state.jobs):
-        return state
     return replace(state, jobs={record.definition.id: record for record in readable})
 
 

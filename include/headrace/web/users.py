@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from headrace.model.page_users import ANYBODY, parse_page_users
 from headrace.runtime.dag_ids import record_dag_id, snode_dag_id
 from headrace.service.authorization import CatalogAuthorizer
 from headrace.service.rights import AllowAll, Authorizer
-from headrace.service.visible_rows import sees_job
+from headrace.service.visible_rows import as_seen, reads_values, sees_job
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
@@ -71,12 +71,23 @@ class MappedAccess:
         return permissions is None or permissions.allows_table(Privilege.READ_TABLE, database, table)
 
     def readable_jobs(self, user: Any, records: Collection[JobRecord]) -> list[JobRecord]:
-        """Return the jobs that a user may see."""
+        """Return the jobs that a user may see, as the user sees them."""
         dag_ids = {record.definition.id: record_dag_id(record) for record in records}
         readable = self.readable_dags(user, set(dag_ids.values()))
         own = [record for record in records if dag_ids[record.definition.id] in readable]
         permissions = self._permissions(user)
-        return own if permissions is None else [record for record in own if sees_job(permissions, record.definition)]
+        if permissions is None:
+            return own
+        catalog = self._catalog()
+        return [as_seen(permissions, record, catalog) for record in own if sees_job(permissions, record.definition)]
+
+    def unread_jobs(self, user: Any, records: Iterable[JobRecord]) -> frozenset[str]:
+        """Return the ids of those jobs that read what a user may not read, and whose errors may quote it."""
+        permissions, catalog = self._permissions(user), self._catalog()
+        if permissions is None:
+            return frozenset()
+        jobs = [record.definition for record in records]
+        return frozenset(job.id for job in jobs if not reads_values(permissions, job, catalog))
 
     def sees_triggers(self, user: Any) -> bool:
         """Return whether a user may see triggers."""

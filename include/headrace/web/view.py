@@ -17,6 +17,7 @@ from headrace.runtime.activity import ReportedActivity, current_lag_ms, reported
 from headrace.runtime.dag_ids import record_dag_id, snode_dag_id
 from headrace.runtime.supervision import Snapshot, stale_after_ms
 from headrace.runtime.trigger_metrics import CountedTriggers
+from headrace.service.visible_rows import HIDDEN_MESSAGE
 from headrace.settings import Settings
 from headrace.web.trigger_view import trigger_rows
 
@@ -33,8 +34,8 @@ FRESH_SAMPLES: Final = 3
 class Overview:
     """What the list is made of: the jobs and triggers that the user may read, the snodes, and the settings of the system.
 
-    By job there is what drivers do for it; by stream, the backfill of its history and its last samples; by continuous query, its
-    newest executions.
+    `hidden` are the ids of jobs whose errors may quote what the user may not read. By job there is what drivers do for it; by
+    stream, the backfill of its history and its last samples; by continuous query, its newest executions.
     """
 
     state: Snapshot
@@ -44,6 +45,7 @@ class Overview:
     rates: Mapping[str, Sequence[Rate]]
     settings: Settings
     triggers: CountedTriggers = ()
+    hidden: frozenset[str] = frozenset()
 
     def lag_ms(self, record: JobRecord) -> int | None:
         """Return the lag of a job now."""
@@ -69,10 +71,11 @@ def make_overview(
     rates: Mapping[str, Sequence[Rate]],
     settings: Settings,
     triggers: CountedTriggers = (),
+    hidden: frozenset[str] = frozenset(),
 ) -> Overview:
     filling = [job_id for job_id, record in state.jobs.items() if is_filling(record)]
     runs = {job_id: catalog.ledger.summary(job_id, HISTORY) for job_id in filling}
-    return Overview(state, reported_activity(state, stale_after_ms(settings)), runs, histories, rates, settings, triggers)
+    return Overview(state, reported_activity(state, stale_after_ms(settings)), runs, histories, rates, settings, triggers, hidden)
 
 
 def is_filling(record: JobRecord) -> bool:
@@ -125,7 +128,7 @@ def snode_rows(state: Snapshot, stale_ms: int) -> list[Json]:
 
 def job_row(record: JobRecord, overview: Overview) -> Json:
     definition, progress = record.definition, record.progress
-    rate = overview.rate(record)
+    rate, fields = overview.rate(record), kind_fields(record, overview)
     return {
         "id": definition.id,
         "label": str(definition),
@@ -142,8 +145,18 @@ def job_row(record: JobRecord, overview: Overview) -> Json:
         "counters": asdict(progress.counters),
         "rate": None if rate is None else rate._asdict(),
         "history": [round(activity_rate(record, rate), 2) for rate in overview.rates.get(definition.id, ())],
-        **kind_fields(record, overview),
+        **(without_messages(fields) if definition.id in overview.hidden else fields),
     }
+
+
+def without_messages(value: Any) -> Any:
+    """Return a JSON value in which messages say that they are for others."""
+    match value:
+        case dict():
+            return {key: HIDDEN_MESSAGE if key == "message" and one else without_messages(one) for key, one in value.items()}
+        case list() | tuple():
+            return [without_messages(one) for one in value]
+    return value
 
 
 def activity_rate(record: JobRecord, rate: Rate) -> float:

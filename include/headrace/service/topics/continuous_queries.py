@@ -29,6 +29,7 @@ from headrace.service.results import BIGINT, INSTANT, INT, STRING, CatalogRows, 
 from headrace.service.rights import Action, job_securable, on_job
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.jobs import needed_rights, notify_airflow, reactivate_job, remove_job, suspend_job
+from headrace.service.visible_rows import HIDDEN_MESSAGE, reads_values, visible_jobs
 
 MAX_PENDING: Final = 10_000
 """Executions that are due, but not started, in one answer."""
@@ -105,7 +106,7 @@ def find_query(name: str, context: Context) -> JobRecord:
 
 
 def show_queries(_: TreeShow, context: Context) -> CatalogRows:
-    records = context.catalog.jobs.all(kind=CONTINUOUS_QUERY)
+    records = visible_jobs(context, context.catalog.jobs.all(kind=CONTINUOUS_QUERY))
     rows = [(record.definition.name, record.definition.sql, shown_state(record)) for record in records]
     return CatalogRows({"CQId": STRING, "Query": STRING, "State": STRING}, rows)
 
@@ -128,6 +129,8 @@ def executions(record: JobRecord, context: Context) -> Iterator[Execution]:
     """Yield the executions of a query: recorded ones, and of those that are not recorded the latest `MAX_PENDING`."""
     definition = record.definition
     recorded = context.catalog.executions.all(definition.id)
+    if not reads_values(context.permissions(), definition, context.catalog):
+        recorded = [replace(one, message=HIDDEN_MESSAGE) if one.message else one for one in recorded]
     since = context.catalog.executions.first_known(definition.id, definition.schedule)
     absent = absent_executions(definition.id, definition.schedule, recorded, since, context.clock.now())
     return chain(recorded, islice(absent, MAX_PENDING))

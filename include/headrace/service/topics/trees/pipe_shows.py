@@ -17,6 +17,7 @@ from headrace.model.tree_statements import TreeShow
 from headrace.pipes.kind import PIPE
 from headrace.pipes.lookup import secret_keys, shown_attributes
 from headrace.service.results import STRING, CatalogRows, ColumnOf, read_columns
+from headrace.service.visible_rows import as_seen
 
 UNKNOWN: Final = "Unknown"
 RATE_WINDOW_MS: Final = 60_000
@@ -67,6 +68,8 @@ def show_pipes(statement: TreeShow, context: Context) -> CatalogRows:
 def pipe_rows(records: list[JobRecord], context: Context) -> CatalogRows:
     rates = read_rates(context) if records else {}
     zone = ZoneInfo(context.settings.timezone)
+    permissions = context.permissions()
+    records = [as_seen(permissions, record, context.catalog) for record in records]
     shown = [ShownPipe(record, shown_stages(record, context), rates.get(record.definition.id), zone) for record in records]
     return read_columns(COLUMNS, shown)
 
