@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 import headrace
 from headrace.context import Context
+from headrace.doors.gate import Gate
+from headrace.doors.tdengine.schemaless.writes import SchemalessWriter, Target
 from headrace.errors import Error, PermissionDeniedError
-from headrace.model.jobs import JobDefinition, JobState, StopReason
+from headrace.model.jobs import DesiredState, JobDefinition, JobState, StopReason
 from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow, RowKey
+from headrace.service.authentication import authenticator
 from headrace.web.app import create_app
 
 PASSWORD = "secret12"
@@ -214,6 +219,51 @@ def test_windows_on_the_page_need_the_right_to_read_the_source(root: headrace.Co
     assert "PERMISSION_DENIED" not in page(root, "owner").get(path).text
     answered = page(root, "writer").get(path)
     assert (answered.status_code, answered.json()["code"]) == (409, "PERMISSION_DENIED")
+
+
+ROUTES = {
+    *("/api/jobs", "/api/graph", "/api/jobs/{job_id}", "/api/jobs/{job_id}/{action}"),
+    *(f"/api/jobs/{{job_id}}/{name}" for name in ("flow", "lineage", "metrics", "plan", "rights", "versions", "windows")),
+}
+"""What the page answers about jobs: to who may not know of one, the same as of one that does not exist."""
+
+
+def test_the_page_says_nothing_of_jobs_that_a_user_may_not_know(root: headrace.Connection) -> None:
+    app = create_app(PageOf("none"), context_of(root).settings)
+    routes = {path for path in paths_of(app) if "/worksheet" not in path}
+    assert {path for path in routes if path.startswith("/api/")} == ROUTES
+    with TestClient(app) as client:
+        for path in sorted(ROUTES - {"/api/jobs/{job_id}/{action}"}):
+            answers = {client.get(path.format(job_id=id_)).text.replace(id_, "ID") for id_ in (stream(root).id, "0" * 32)}
+            assert len(answers) == 1
+            assert "dst" not in answers.pop()
+        action = {"url": f"/api/jobs/{stream(root).id}/pause", "json": {"sql": "PAUSE STREAM dst.s"}}
+        assert client.post(**action, headers={"Sec-Fetch-Site": "same-origin"}).status_code in (403, 404)
+    assert context_of(root).catalog.jobs.get("dst", "s", "stream").desired is DesiredState.RUNNING
+
+
+def paths_of(app: FastAPI) -> set[str]:
+    """Return the paths of all routes of an application."""
+    return {str(getattr(route, "path", "")) for route in app.routes}
+
+
+LINES = (
+    "{},site=x amps=1i 1",
+    '{},site=x amps="s" 1',
+    '{},k=1 amps=1i 1\n{},k=1 amps="s" 1',
+    '{},site=x note="' + "0" * 70_000 + '" 1',
+)
+
+
+@pytest.mark.parametrize("lines", LINES)
+def test_schemaless_writing_says_nothing_of_tables_that_a_user_may_not_write(root: headrace.Connection, lines: str) -> None:
+    root.execute("grant write on dst.known to part")
+    root.execute("create stable dst.secret (ts timestamp, amps bigint, note varchar(10)) tags (site varchar(20), k int)")
+    context = context_of(root)
+    gate = Gate(context, authenticator(context))
+    writer = SchemalessWriter(partial(gate.create_session, dialect="tdengine"))
+    outcomes = [writer.write(Target("part", "dst"), [lines.replace("{}", name).encode()])[0] for name in ("secret", "nosuch")]
+    assert [str(outcome).splitlines()[0] for outcome in outcomes] == [f"[PERMISSION_DENIED] {DENIED}"] * 2
 
 
 def test_planning_looks_at_no_table_that_a_user_may_not_know(root: headrace.Connection, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,8 @@ class Quiet(Trigger):
         return True
 """
 
+FUNCTION = "def init(): pass\ndef destroy(): pass\ndef process(block): return [1] * block.shape()[0]\n"
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[headrace.Connection]:
@@ -247,6 +249,23 @@ def test_a_trigger_gets_values_that_its_owner_may_read(root: headrace.Connection
     assert trigger.state is TriggerState.INACTIVE
     assert trigger.reason == "the owner anna has no privilege READ_DATA on [root.plant.*.s1]"
     assert context_of(root).catalog.trigger_activities.all()[trigger.id].calls == 1
+
+
+# Code
+
+
+def test_only_its_owner_and_root_replace_a_function(root: headrace.Connection) -> None:
+    folder = context_of(root).settings.home_path / "ext" / "udf"
+    folder.mkdir(parents=True)
+    (folder / "one.py").write_text(FUNCTION)
+    for user in ("anna", "otto"):
+        root.execute(f"grant USE_UDF on root.** to user {user}")
+    create = "create {} function one as 'one.py' outputtype int language 'Python'"
+    run(root, "anna", create.format(""))
+    assert refusal(root, "otto", create.format("or replace")) == "803: Only its owner and root can alter the function one"
+    run(root, "anna", create.format("or replace"))
+    as_root(root, create.format("or replace"))
+    refusal(root, "anna", create.format("or replace"))
 
 
 # All kinds

@@ -13,7 +13,7 @@ from headrace.model.tree_status import TreeStatus
 from headrace.pipes.kind import PIPE
 from headrace.queries.kind import CONTINUOUS_QUERY
 from headrace.service.rights import Action, ObjectKind, Right, Securable, denied_table
-from headrace.service.visible_rows import owns_job, sees_job, sees_table
+from headrace.service.visible_rows import is_own, sees_job, sees_table
 from headrace.streams.kind import STREAM
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ BY_SUPERTABLE: Final[Mapping[Action | Privilege, tuple[Privilege, ...]]] = {
     **dict.fromkeys((Action.WRITE, Action.ALTER, Action.DROP), (Privilege.WRITE_TABLE,)),
 }
 """The privileges on a supertable of which one allows an action on its subtables."""
+REPLACING_DIALECT: Final = "tdengine"
+"""The dialect whose functions can be replaced."""
 READING: Final = (Action.READ, Action.DESCRIBE)
 HINT: Final = "the administrator can GRANT it; LIST PRIVILEGES OF USER … shows what a user may do"
 
@@ -69,7 +71,7 @@ class CatalogAuthorizer:
         target = right.target
         if target.kind == ObjectKind.TABLE:
             return is_allowed(right, permissions) or self._is_allowed_on_subtable(right, permissions)
-        if right.action is Action.ALTER and is_known(target.kind):
+        if right.action is Action.ALTER and (is_known(target.kind) or target.kind == ObjectKind.FUNCTION):
             return is_allowed(right, permissions) and self._owns(target, permissions)
         if right.action is not Action.DESCRIBE or target.kind != STREAM:
             return is_allowed(right, permissions)
@@ -79,9 +81,12 @@ class CatalogAuthorizer:
         return sees_job(permissions, record.definition)
 
     def _owns(self, target: Securable, permissions: Permissions) -> bool:
-        """Return whether a job is a user's own: others would change what is done with the rights and the secrets of its owner."""
+        """Return whether a job or a function is a user's own: others would change what is done with rights or rows of its users."""
+        if target.kind == ObjectKind.FUNCTION:
+            function = self._catalog.functions.find(REPLACING_DIALECT, target.name)
+            return function is not None and is_own(permissions, function.owner)
         record = self._catalog.jobs.find(target.database, target.name, target.kind)
-        return record is not None and owns_job(permissions, record.definition)
+        return record is not None and is_own(permissions, record.definition.owner)
 
     def _is_allowed_on_subtable(self, right: Right, permissions: Permissions) -> bool:
         """Return whether a user has a right on a subtable by a privilege on all of its supertable."""

@@ -95,7 +95,7 @@ def sees_job(permissions: Permissions, job: JobDefinition) -> bool:
 
     A privilege on a part of a supertable is not enough: a job's counters and quarantine are about all of it.
     """
-    if owns_job(permissions, job):
+    if is_own(permissions, job.owner):
         return True
     if not job.database:
         privilege = kind_of(job).privilege if is_known(job.kind) else None
@@ -105,9 +105,9 @@ def sees_job(permissions: Permissions, job: JobDefinition) -> bool:
     return all(any(permissions.allows_table(one, table.database, table.name) for one in ON_TABLES) for table in job.tables)
 
 
-def owns_job(permissions: Permissions, job: JobDefinition) -> bool:
-    """Return whether a job is a user's own, as all are the administrator's."""
-    return permissions.is_administrator or job.owner.partition(TOKEN_WORD)[0] == permissions.user
+def is_own(permissions: Permissions, owner: str) -> bool:
+    """Return whether something of an owner, perhaps a program with a token, is a user's own, as all is the administrator's."""
+    return permissions.is_administrator or owner.partition(TOKEN_WORD)[0] == permissions.user
 
 
 def reads_source(permissions: Permissions, job: JobDefinition) -> bool:

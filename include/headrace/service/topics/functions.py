@@ -77,7 +77,7 @@ def create_function(
         if replaced is not None:
             collect_artifacts(catalog, settings)
 
-    verbs = (Action.CREATE,) if replaced is None else (Action.DROP, Action.CREATE)
+    verbs = (Action.CREATE,) if replaced is None else (Action.ALTER, Action.CREATE)
     lines = [f"{'create' if replaced is None else 'replace'} function {name}: {description}"]
     return Stage(tuple(Right(verb, function_securable(name)) for verb in verbs), lambda: lines, apply)
 

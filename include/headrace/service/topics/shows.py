@@ -34,7 +34,7 @@ from headrace.service.stage import PlanningContext, Stage
 from headrace.service.topics.connections import list_connections
 from headrace.service.topics.queries import read_catalog
 from headrace.service.topics.snodes import list_queries
-from headrace.service.visible_rows import owns_job, visible_rows
+from headrace.service.visible_rows import is_own, visible_rows
 from headrace.sql import to_sql
 from headrace.streams.kind import STREAM
 
@@ -240,7 +240,7 @@ def show_create_stream(statement: Show, session: PlanningContext) -> Result:
     record = session.context.catalog.jobs.get(database_of(statement.name, session), statement.name.name, STREAM)
     job = record.definition
     # Addresses of NOTIFY have tokens.
-    sql = job.sql if owns_job(session.context.permissions(), job) else masked(job.sql)
+    sql = job.sql if is_own(session.context.permissions(), job.owner) else masked(job.sql)
     return rows_result(("stream", "create stream"), [(job.name, sql)])
 
 
