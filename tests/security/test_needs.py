@@ -21,7 +21,7 @@ from headrace.model.needs import Needs
 from headrace.model.paths import PathPattern, split_path
 from headrace.model.pipes import PipeStage
 from headrace.model.tables import TableId
-from headrace.model.triggers import TriggerState
+from headrace.model.triggers import TriggerActivity, TriggerState
 from headrace.pipes.builtin import PLUGINS
 from headrace.pipes.feeds import Feeds
 from headrace.pipes.runner import PipeRunner
@@ -242,13 +242,18 @@ def test_a_trigger_gets_values_that_its_owner_may_read(root: headrace.Connection
     assert "READ_DATA on [root.**]" in refusal(root, "anna", create.format("root.**"), "iotdb")
     run(root, "anna", create.format("root.plant.*.s1"), "iotdb")
     root.execute("insert into root.plant.a(time, s1) values (1, 1)")
+    (trigger,) = context_of(root).catalog.triggers.all()
+    context_of(root).catalog.trigger_activities.count(trigger.id, TriggerActivity(1, 1, 1, 1, "4711 is no dose", 1))
+    for user, is_shown in (("anna", True), ("otto", False)):
+        with connect(root, user, "iotdb") as connection:
+            assert ("4711" in str(connection.execute("show triggers details").fetchall())) is is_shown
     root.execute("revoke READ_DATA on root.plant.** from user anna")
     root.execute("grant READ_DATA on root.plant.a.s1 to user anna")
     root.execute("insert into root.plant.a(time, s1) values (2, 1)")
     (trigger,) = context_of(root).catalog.triggers.all()
     assert trigger.state is TriggerState.INACTIVE
     assert trigger.reason == "the owner anna has no privilege READ_DATA on [root.plant.*.s1]"
-    assert context_of(root).catalog.trigger_activities.all()[trigger.id].calls == 1
+    assert context_of(root).catalog.trigger_activities.all()[trigger.id].calls == 2
 
 
 # Code

@@ -12,6 +12,7 @@ from headrace.jobs.needs import needs_of
 from headrace.jobs.registry import is_known, kind_of
 from headrace.model.access import TOKEN_WORD, Permissions, Privilege
 from headrace.model.jobs import JobDefinition, JobRecord
+from headrace.model.triggers import RegisteredTrigger, TriggerActivity
 from headrace.service.results import CatalogRows
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 DATABASE_COLUMNS: Final = ("db_name", "source_db")
 TABLE_COLUMNS: Final = ("table_name", "stable_name")
 HIDDEN_MESSAGE: Final = "the message is for who may read what the job reads"
+HIDDEN_ERROR: Final = "the message is for who may read what the trigger gets"
 ON_TABLES: Final = (Privilege.READ_TABLE, Privilege.WRITE_TABLE)
 
 
@@ -126,6 +128,17 @@ def as_seen(permissions: Permissions, record: JobRecord, catalog: Catalog) -> Jo
     if reason is None or reason.code == PermissionDeniedError.code or reads_values(permissions, record.definition, catalog):
         return record
     return replace(record, reason=replace(reason, message=HIDDEN_MESSAGE, hint=""))
+
+
+def trigger_as_seen(
+    permissions: Permissions, trigger: RegisteredTrigger, activity: TriggerActivity
+) -> tuple[RegisteredTrigger, TriggerActivity]:
+    """Return a trigger and what was counted of it as a user sees them: errors may quote values that it has got."""
+    error = activity.last_error
+    if not error or permissions.allows(Privilege.READ_DATA, trigger.path_pattern):
+        return trigger, activity
+    reason = trigger.reason.replace(error, HIDDEN_ERROR)
+    return replace(trigger, reason=reason), replace(activity, last_error=HIDDEN_ERROR)
 
 
 def visible_jobs(context: Context, records: Iterable[JobRecord]) -> list[JobRecord]:

@@ -101,9 +101,9 @@ class PageData:
         """Return the jobs that a user may read, from data of the catalog that is at most `MAX_SNAPSHOT_AGE_S` old."""
         state, histories, rates, triggers = self._read()
         readable = filter_readable(state, access, user)
-        # Triggers have no DAG. Their errors may quote values, so they are for those who may read the DAG of an snode.
+        # Triggers have no DAG: they are for those who may read the DAG of an snode.
         snodes = access.readable_dags(user, {snode_dag_id(name) for name in self.settings.own_snodes})
-        seen = triggers if snodes and access.sees_triggers(user) else ()
+        seen = access.visible_triggers(user, triggers) if snodes else ()
         hidden = access.unread_jobs(user, readable.jobs.values())
         return view.make_overview(self.catalog, readable, histories, rates, self.settings, seen, hidden)
 

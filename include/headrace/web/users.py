@@ -14,9 +14,10 @@ from headrace.model.access import Permissions, Privilege, administrator
 from headrace.model.jobs import JobRecord
 from headrace.model.page_users import ANYBODY, parse_page_users
 from headrace.runtime.dag_ids import record_dag_id, snode_dag_id
+from headrace.runtime.trigger_metrics import CountedTriggers
 from headrace.service.authorization import CatalogAuthorizer
 from headrace.service.rights import AllowAll, Authorizer
-from headrace.service.visible_rows import as_seen, reads_values, sees_job
+from headrace.service.visible_rows import as_seen, reads_values, sees_job, trigger_as_seen
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
@@ -89,10 +90,12 @@ class MappedAccess:
         jobs = [record.definition for record in records]
         return frozenset(job.id for job in jobs if not reads_values(permissions, job, catalog))
 
-    def sees_triggers(self, user: Any) -> bool:
-        """Return whether a user may see triggers."""
+    def visible_triggers(self, user: Any, triggers: CountedTriggers) -> CountedTriggers:
+        """Return the triggers that a user may see, as the user sees them."""
         permissions = self._permissions(user)
-        return permissions is None or permissions.is_administrator or permissions.allows(Privilege.USE_TRIGGER)
+        if permissions is None:
+            return triggers
+        return [trigger_as_seen(permissions, *one) for one in triggers] if permissions.allows(Privilege.USE_TRIGGER) else ()
 
     def permissions(self, user: Any) -> Permissions:
         """Return what the Headrace user may do: everything if the catalog has no users."""

@@ -19,6 +19,7 @@ from headrace.service.results import BIGINT, DOUBLE, INSTANT, STRING, CatalogRow
 from headrace.service.rights import Action, Right, need_rights, trigger_securable
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.code_location import CodeLocation, as_hint
+from headrace.service.visible_rows import trigger_as_seen
 from headrace.trees.owners import trigger_needs
 
 if TYPE_CHECKING:
@@ -186,5 +187,6 @@ def show_triggers(statement: TreeShow, context: Context) -> CatalogRows:
     """Return the triggers by name, with DETAILS also what has been counted of their calls."""
     activity = context.catalog.trigger_activities.all() if statement.details else {}
     created = [one for one in context.catalog.triggers.all() if one.failure_strategy is not None]
-    triggers = [ShownTrigger(one, activity.get(one.id, TriggerActivity())) for one in created]
+    counted = [(one, activity.get(one.id, TriggerActivity())) for one in created]
+    triggers = [ShownTrigger(*trigger_as_seen(context.permissions(), *one)) for one in counted]
     return read_columns(COLUMNS | DETAILS if statement.details else COLUMNS, triggers)
