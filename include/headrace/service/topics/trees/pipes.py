@@ -105,8 +105,8 @@ def plan_alter_pipe(statement: AlterPipe, session: PlanningContext) -> list[Stag
     job, changes = record.definition, {change.stage: change for change in statement.changes}
     stages = {stage: altered(job.stages.stage(stage), changes.get(stage)) for stage in PipeStage}
     plugins = check_stages(session.context, stages)
-    for stage in changes:
-        check_secrets(plugins[stage], job.stages.stage(stage), stages[stage])
+    for changed in changes:
+        check_secrets(plugins[changed], job.stages.stage(changed), stages[changed])
     pipe = pipe_of(stages, started=session.context.clock.now())
     check_pipe_ends(job, pipe, session.context)
     rights = (*on_job(Action.ALTER, job), *needed_rights(replace(job, pipe=pipe), session.context))
