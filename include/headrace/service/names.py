@@ -59,7 +59,7 @@ def require_known(name: Name, session: PlanningContext) -> None:
 
     permissions = session.context.permissions()
     if not permissions.is_administrator and not knows(name, permissions, session):
-        raise denied_table(name.span)
+        raise denied_table()
 
 
 def refuse_virtual(table: Table, name: Name) -> None:
