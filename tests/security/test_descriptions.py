@@ -37,8 +37,9 @@ DENIED = "Permission denied or target object not exist"
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Iterator[headrace.Connection]:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[headrace.Connection]:
     """Provide the administrator's connection to a home with the users part, none and writer, and a stream of owner."""
+    monkeypatch.setenv("HEADRACE_EGRESS", "*")
     with headrace.connect(tmp_path / "home") as connection:
         for sql in SETUP:
             connection.execute(sql)

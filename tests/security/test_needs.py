@@ -54,8 +54,9 @@ FUNCTION = "def init(): pass\ndef destroy(): pass\ndef process(block): return [1
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Iterator[headrace.Connection]:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[headrace.Connection]:
     """Provide the administrator of trees in a home with the users anna, who may read src, and otto, who may not."""
+    monkeypatch.setenv("HEADRACE_EGRESS", "*")
     with headrace.connect(tmp_path / "home", dialect="iotdb") as connection:
         for user in ("anna", "otto"):
             connection.execute(f"create user {user} '{PASSWORD}'")
@@ -291,9 +292,11 @@ needs = st.builds(
         ),
         max_size=2,
     ).map(tuple),
+    secrets=st.lists(st.sampled_from(["secret:K", "airflow:k"]), max_size=2, unique=True).map(tuple),
 )
 grants = st.one_of(
     st.builds(Grant, st.sampled_from([Privilege.USE_CQ, Privilege.USE_PIPE]), st.just("root.**")),
+    st.builds(Grant, st.just(Privilege.USE_SECRET), st.sampled_from(["secret:K", "airflow:k"])),
     st.builds(
         Grant, st.sampled_from([Privilege.READ_TABLE, Privilege.WRITE_TABLE]), st.sampled_from(["*.*", "x.*", "x.t", "y.u", "y.*"])
     ),

@@ -63,3 +63,5 @@ class Needs:
             yield f"{Privilege.READ_DATA} on [{pattern}]", permissions.allows_some(Privilege.READ_DATA, pattern)
         for privilege, pattern in self.paths:
             yield f"{privilege} on [{pattern}]", permissions.allows(privilege, pattern)
+        for reference in self.secrets:
+            yield f"{Privilege.USE_SECRET} on {reference}", permissions.allows_secret(reference)

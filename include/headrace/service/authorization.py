@@ -101,10 +101,7 @@ def is_allowed(right: Right, permissions: Permissions) -> bool:
     """Return whether a user who is not the administrator has a right."""
     action, target = right.action, right.target
     if isinstance(action, Privilege):
-        if target.kind != ObjectKind.PATH:
-            return permissions.allows(action)
-        is_filtered = action in FILTERED and not right.is_whole
-        return is_filtered or permissions.allows(action, as_pattern(target.name))
+        return has_privilege(action, right, permissions)
     if action is Action.READ_SOME:
         return permissions.allows_some(Privilege.READ_DATA, as_pattern(target.name))
     if action is Action.DESCRIBE:
@@ -123,6 +120,17 @@ def is_allowed(right: Right, permissions: Permissions) -> bool:
     # A stream is no table: a table of the same name does not count.
     name = ANY_TABLE if target.kind == STREAM else target.name
     return permissions.allows_table(privilege, target.database, name)
+
+
+def has_privilege(privilege: Privilege, right: Right, permissions: Permissions) -> bool:
+    """Return whether a user has a privilege of IoTDB, or on a secret."""
+    target = right.target
+    if target.kind == ObjectKind.SECRET:
+        return permissions.allows_secret(target.name)
+    if target.kind != ObjectKind.PATH:
+        return permissions.allows(privilege)
+    is_filtered = privilege in FILTERED and not right.is_whole
+    return is_filtered or permissions.allows(privilege, as_pattern(target.name))
 
 
 def may_describe(target: Securable, permissions: Permissions) -> bool:
@@ -156,6 +164,8 @@ def denied(rights: Sequence[Right]) -> Error:
 def privilege_words(first: Right, rights: Sequence[Right]) -> str | None:
     """Return the privilege of IoTDB that a user lacks; None for a right on tables."""
     target = first.target
+    if first.action is Privilege.USE_SECRET:
+        return f"{first.action} on {target.name}"
     if first.action is Action.READ_SOME:
         return f"{Privilege.READ_DATA} on [{target.name}]"
     if isinstance(first.action, Privilege):

@@ -46,6 +46,7 @@ class ObjectKind(StrEnum):
     TRIGGER = "trigger"
     PIPE_PLUGIN = "pipe plugin"
     PATH = "path"
+    SECRET = "secret"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -77,7 +78,7 @@ class Right:
     def __str__(self) -> str:
         if isinstance(self.action, Action):
             return f"{self.action.value} {self.target}"
-        return f"{self.action.value} on {self.target.name}" if self.target.kind == ObjectKind.PATH else self.action.value
+        return f"{self.action.value} on {self.target.name}" if self.target.name else self.action.value
 
 
 CATALOG: Final = Securable(ObjectKind.CATALOG)
@@ -147,7 +148,8 @@ def need_rights(needs: Needs) -> tuple[Right, ...]:
     writes = (Right(Action.WRITE, Securable(ObjectKind.TABLE, one.database, one.name)) for one in needs.writes)
     some = (Right(Action.READ_SOME, Securable(ObjectKind.PATH, name=str(pattern))) for pattern in needs.reads_some)
     paths = (Right(one, Securable(ObjectKind.PATH, name=str(pattern)), is_whole=True) for one, pattern in needs.paths)
-    return (*(right for one in needs.privileges for right in globally(one)), *reads, *writes, *some, *paths)
+    secrets = (Right(Privilege.USE_SECRET, Securable(ObjectKind.SECRET, name=reference)) for reference in needs.secrets)
+    return (*(right for one in needs.privileges for right in globally(one)), *reads, *writes, *some, *paths, *secrets)
 
 
 def read_rights(plan: AnyPlan, action: Callable[[Table], Action] = lambda _: Action.READ) -> tuple[Right, ...]:
