@@ -16,6 +16,7 @@ from headrace.errors import Error, PermissionDeniedError, ProgrammingError
 from headrace.jobs.needs import needs_of
 from headrace.jobs.registry import kinds
 from headrace.model.access import Grant, Permissions, Privilege
+from headrace.model.egress import Endpoint, EndpointKind
 from headrace.model.jobs import JobDefinition
 from headrace.model.needs import Needs
 from headrace.model.paths import PathPattern, split_path
@@ -317,13 +318,18 @@ def test_a_statement_and_a_run_ask_for_the_same(needed: Needs, granted: list[Gra
 def test_every_kind_says_what_its_jobs_need(root: headrace.Connection) -> None:
     root.execute(PIPE.format("'sink'='kafka-sink', 'bootstrap.servers'='k:1', 'topic'='t', 'sasl.password'='secret:K'"))
     root.execute("create cq q resample every 1h begin select s1 into root.plant.out(n) from root.plant.a end")
-    as_root(root, f"create stream dst.s {QUERY}")
+    as_root(root, f"create stream dst.s {QUERY}{NOTIFY.format('one.example.com')}")
     catalog = context_of(root).catalog
     declared = {record.definition.kind: needs_of(catalog, record.definition) for record in catalog.jobs.all()}
     source, target, out = TableId("src", "meters"), TableId("dst", "hourly"), PathPattern(("root", "plant", "out", "n"))
     assert declared == {
-        "stream": Needs(reads=(source,), writes=(target,)),
-        "pipe": Needs(privileges=(Privilege.USE_PIPE,), reads=(source,), secrets=("secret:K",)),
+        "stream": Needs(reads=(source,), writes=(target,), endpoints=(Endpoint(EndpointKind.NOTIFY, "ws://one.example.com/hook"),)),
+        "pipe": Needs(
+            privileges=(Privilege.USE_PIPE,),
+            reads=(source,),
+            endpoints=(Endpoint(EndpointKind.KAFKA, "k:1"),),
+            secrets=("secret:K",),
+        ),
         "continuous query": Needs(
             privileges=(Privilege.USE_CQ,),
             reads_some=(PathPattern(("root", "plant", "a", "s1")),),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Self
 
 from headrace.model.access import Permissions, Privilege
+from headrace.model.egress import Endpoint
 from headrace.model.paths import PathPattern
 from headrace.model.tables import TableId
 
@@ -21,6 +22,7 @@ class Needs:
         writes: The tables that it writes.
         reads_some: Patterns of series. It reads those that its owner may read, of each pattern at least one.
         paths: Privileges on all paths of patterns.
+        endpoints: The hosts, files and folders that it reaches.
         secrets: References to secrets that it uses, such as `secret:NAME`.
         code: The names of the registered functions and plugins that it runs. Those who may create a job may call them.
     """
@@ -30,6 +32,7 @@ class Needs:
     writes: tuple[TableId, ...] = ()
     reads_some: tuple[PathPattern, ...] = ()
     paths: tuple[tuple[Privilege, PathPattern], ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
     secrets: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
 

@@ -11,8 +11,15 @@ from headrace.service.stage import SessionState, Stage
 
 
 def needed_rights(job: JobDefinition, context: Context) -> tuple[Right, ...]:
-    """Return the rights that a user needs who creates or changes a job, beside that on the job itself."""
-    rights = need_rights(needs_of(context.catalog, job))
+    """Return the rights that a user needs who creates or changes a job, beside that on the job itself.
+
+    Raises:
+        EgressDeniedError: The job reaches what the settings do not allow.
+    """
+    needs = needs_of(context.catalog, job)
+    for endpoint in needs.endpoints:
+        context.egress.check(endpoint)
+    rights = need_rights(needs)
     return tuple(right for right in rights if right.action is not kind_of(job).privilege)
 
 

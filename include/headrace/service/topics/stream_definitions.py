@@ -28,8 +28,6 @@ def define_stream(
     The statement is in the database and dialect of a stream `recorded`, by default in those of the session.
     """
     context, origin = session.context, recorded or session
-    for endpoint in () if statement.notification is None else statement.notification.endpoints:
-        context.egress.check(endpoint)
     plan = define(
         statement,
         context.catalog,

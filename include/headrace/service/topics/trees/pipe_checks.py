@@ -37,7 +37,6 @@ def check_stages(context: Context, stages: Stages) -> dict[PipeStage, Plugin]:
     Raises:
         ProgrammingError: A plugin does not exist, an attribute is not valid, or the sink takes nothing that the source has.
         NotSupportedError: A plugin is one of IoTDB's that does not exist here.
-        EgressDeniedError: A source or sink leads to what the settings do not allow.
     """
     plugins = {stage: check_stage(context, stage, stages[stage]) for stage in PipeStage}
     check_writable(plugins, stages[PipeStage.PROCESSOR])
@@ -64,8 +63,6 @@ def check_stage(context: Context, stage: PipeStage, attributes: Mapping[str, str
     plugin = stage_plugin(context, stage, attributes)
     try:
         plugin.validate()(PipeAttributes(attributes))
-        for endpoint in () if plugin.endpoints is None else plugin.endpoints()(PipeAttributes(attributes)):
-            context.egress.check(endpoint)
         secrets.check_references(attributes, plugin.secrets)
     except Error as error:
         raise as_pipe_error(error, attributes, plugin) from error.__cause__

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace import secrets
 from headrace.catalog.rules import nearest
-from headrace.errors import Error, ExistsError, NotFoundError
+from headrace.errors import EgressDeniedError, Error, ExistsError, NotFoundError
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.pipes import Pipe, PipeStage, without_prefix
 from headrace.model.tree_statements import AlterPipe, CreatePipe, DropPipe, StageChange, StartPipe, StopPipe
@@ -41,9 +41,17 @@ def plan_create_pipe(statement: CreatePipe, session: PlanningContext) -> list[St
     job = new_job(statement.name, session)
     pipe = pipe_of(stages, started=job.created)
     check_pipe_ends(job, pipe, session.context)
-    rights = (*on_job(Action.CREATE, job), *needed_rights(replace(job, pipe=pipe), session.context))
+    rights = (*on_job(Action.CREATE, job), *pipe_rights(job, pipe, session.context))
     recorded = record_pipe(job, stages, plugins, rights, if_not_exists=statement.if_not_exists)
     return [recorded, notify_airflow(job_securable(job))]
+
+
+def pipe_rights(job: JobDefinition, pipe: Pipe, context: Context) -> tuple[Right, ...]:
+    """Return the rights that some stages of a pipe need; see `needed_rights`."""
+    try:
+        return needed_rights(replace(job, pipe=pipe), context)
+    except EgressDeniedError as error:
+        raise error.with_status(TreeStatus.PIPE_ERROR) from error.__cause__
 
 
 def new_job(name: str, session: PlanningContext) -> JobDefinition:
@@ -109,7 +117,7 @@ def plan_alter_pipe(statement: AlterPipe, session: PlanningContext) -> list[Stag
         check_secrets(plugins[changed], job.stages.stage(changed), stages[changed])
     pipe = pipe_of(stages, started=session.context.clock.now())
     check_pipe_ends(job, pipe, session.context)
-    rights = (*on_job(Action.ALTER, job), *needed_rights(replace(job, pipe=pipe), session.context))
+    rights = (*on_job(Action.ALTER, job), *pipe_rights(job, pipe, session.context))
     stage = redefine_pipe(record, stages, plugins, changes, rights)
     return [stage, notify_airflow(job_securable(job), resumed=record.desired is DesiredState.RUNNING)]
 
