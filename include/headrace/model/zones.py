@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from headrace.model.instants import EPOCH, find_zone
+from headrace.model.remembering import remembered
 from headrace.model.windows import Int64s
 
 DAY_SECONDS: Final = 86_400
@@ -40,7 +41,7 @@ class ClockChange:
         return low < (high - 1) // DAY_SECONDS * DAY_SECONDS or low - high >= DAY_SECONDS
 
 
-@cache
+@remembered(1_024)
 def clock_changes(name: str) -> tuple[ClockChange, ...]:
     """Return the clock changes of a zone, in order; empty if there is no such zone. No zone has two within a day."""
     zone = find_zone(name)

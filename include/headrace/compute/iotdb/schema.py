@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Final
 
 from headrace.model.paths import ANY_LEVELS, PathPattern, States, advance, split_path
+from headrace.model.remembering import remembered
 from headrace.model.trees import Device, SeriesRef, Timeseries
 
 _INITIAL_CAPACITY: Final = 16
@@ -23,7 +24,7 @@ Order = Callable[[Sequence[str]], list[str]]
 """Sorts distinct keys, in insertion order."""
 
 
-@lru_cache(maxsize=1 << 16)
+@remembered(1 << 16)
 def java_hash(text: str) -> int:
     return _spread(_string_hash(text))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ from headrace.doors.iotdb.messages import InsertTablet, InsertTablets
 from headrace.doors.iotdb.reading import Content, Mask, finished, read_column, type_of_code, with_nulls
 from headrace.errors import DataError, Error, ProgrammingError
 from headrace.model.paths import ROOT, join_path, parse_path
+from headrace.model.remembering import remembered
 from headrace.model.tree_status import TreeStatus
 from headrace.model.types import DataType
 from headrace.sql.iotdb.status import SEMANTIC_ERROR
@@ -75,7 +75,7 @@ class EncodedTablet:
 AnyTablet = Tablet | EncodedTablet
 
 
-@lru_cache(maxsize=65_536)
+@remembered(65_536)
 def device_nodes(path: str) -> tuple[str, ...]:
     """Return the canonical nodes of a device's path.
 
@@ -94,7 +94,7 @@ def first_prefix(device: tuple[str, ...], names: Container[str]) -> str | None:
     return next((prefix for prefix in prefixes if prefix in names), None)
 
 
-@lru_cache(maxsize=65_536)
+@remembered(65_536)
 def measurement_name(name: str) -> str:
     """Return the canonical spelling of a measurement.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from headrace.model.paths import ROOT, join_path, parse_path, quote_node, split_path, unquote_node
+from headrace.model.remembering import remembered
 
 
 def device_path(text: str, database: str) -> str | None:
@@ -20,7 +19,7 @@ def device_path(text: str, database: str) -> str | None:
     return f"{database}.{join_path(quote_node(unquote_node(node)) for node in written)}"
 
 
-@cache
+@remembered(65_536)
 def measurement_node(name: str) -> str:
     """Return the name of a measurement as a canonical node; a name in back-quotes may be one already."""
     is_quoted = len(name) > 2 and name.startswith("`") and split_path(name) == (name,)

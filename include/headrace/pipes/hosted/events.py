@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ from headrace import pipe as api
 from headrace.code.inputs import INPUT_TYPES
 from headrace.errors import UserCodeError
 from headrace.model.paths import join_path, parse_path, quote_node, unquote_node
+from headrace.model.remembering import remembered
 from headrace.model.time import Precision
 from headrace.model.tree_types import TREE_TYPES
 from headrace.model.types import DataType
@@ -94,7 +94,7 @@ def _device(path: str, plugin: str) -> str:
     return canonical
 
 
-@lru_cache(MAX_CACHED_DEVICES)
+@remembered(MAX_CACHED_DEVICES)
 def _canonical_path(path: str) -> str | None:
     nodes = parse_path(path) if path else None
     return join_path(nodes) if nodes is not None and len(nodes) > 1 else None

@@ -29,6 +29,8 @@ __all__ = ["create", "endpoints", "validate"]
 
 LOCAL: Final = "127.0.0.1"
 ROWS_PER_FRAME: Final = 1_000
+MAX_CLIENTS: Final = 100
+"""Clients that are connected at once; each has a thread."""
 MAX_UNACKNOWLEDGED: Final = 8
 """Frames that are sent before the first of them is acknowledged."""
 SERVER: Final = "headrace-websocket-sink"
@@ -209,10 +211,12 @@ class WebSocketSink:
         return str(answer.headers.get("Server")) == SERVER
 
     def _check(self, client: ServerConnection, request: Any) -> Any:
-        """Refuse a client that does not know the password, if there is one."""
+        """Refuse a client that does not know the password, if there is one, and more clients than there may be."""
         credentials = request.headers.get("Authorization", "")
         if self._password and not hmac.compare_digest(credentials.encode(), f"Bearer {self._password}".encode()):
             return client.respond(HTTPStatus.UNAUTHORIZED, "send the password of the sink as a bearer token\n")
+        if len(self._clients) >= MAX_CLIENTS:
+            return client.respond(HTTPStatus.SERVICE_UNAVAILABLE, f"{MAX_CLIENTS} clients are connected\n")
         return None
 
     def _serve(self, client: ServerConnection) -> None:
@@ -230,7 +234,7 @@ class WebSocketSink:
         """Note an acknowledgment; disconnect a client that sends something else."""
         try:
             frame_id = str(json.loads(text)["ack"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             client.close(1008, 'send {"ack": id}')
             return
         with self._changed:

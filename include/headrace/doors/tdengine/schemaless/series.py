@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from headrace.errors import DataError
+from headrace.model.remembering import remembered
 from headrace.model.types import BOOL, DOUBLE, DataType, TypeKind
 from headrace.service.names import MAX_NAME_BYTES
 
@@ -22,7 +22,6 @@ NO_TAG: Final = "_tag_null"
 SHORTEST_TEXT: Final = DataType(TypeKind.NCHAR, 1)
 MAX_SERIES: Final = 200_000
 """Series whose names are remembered."""
-MAX_REMEMBERED_LENGTH: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +46,7 @@ class Series:
     tags: tuple[Tag, ...]
 
 
-def remembered(read: Callable[[str], Series | str]) -> Callable[[str], Series | str]:
-    """Return what reads heads, and remembers short ones: long ones would take as much memory as clients like."""
-    known = lru_cache(MAX_SERIES)(read)
-    return lambda head: known(head) if len(head) <= MAX_REMEMBERED_LENGTH else read(head)
-
-
-@remembered
+@remembered(MAX_SERIES)
 def series_of_line(head: str) -> Series | str:
     """Return the series of a line's measurement and tags, `measurement,tag=value`; a text that says what is wrong if there is none.
 
@@ -74,7 +67,7 @@ def series_of_line(head: str) -> Series | str:
     return make_series(unescaped(measurement), [text_tag(name, value) for name, value in tags.items()])
 
 
-@remembered
+@remembered(MAX_SERIES)
 def series_of_json(head: str) -> Series | str:
     """Return the series of an OpenTSDB metric and its tags, `["metric",{"tag":value}]`; else a text, as `series_of_line` does."""
     try:
