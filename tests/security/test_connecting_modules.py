@@ -35,7 +35,7 @@ OTHERS: Final = {
     "model/egress.py": "reads addresses",
     "pipes/mqtt_client.py": "connects by a function that pipes/mqtt.py hands in",
     "runtime/airflow.py": "Airflow, which the settings name",
-    "runtime/http.py": "listens",
+    "runtime/http_server.py": "listens",
     "runtime/processes.py": "looks for ports of this machine",
     "runtime/signals.py": "this process",
     "runtime/snode_client.py": "snodes, which the catalog names",
