@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -76,7 +75,7 @@ def plan_select(statement: Select, session: PlanningContext) -> list[Stage]:
     """Plan a query: on Spark, over system tables from the catalog, or of the session."""
     if reads_system_tables(statement.query):
         title = f"query of {SCHEMA}: read the catalog"
-        return [Stage(DESCRIBE_CATALOG, lambda: [title], partial(query_system_tables, statement), is_limited=True)]
+        return [Stage(DESCRIBE_CATALOG, lambda: [title], lambda session: query_system_tables(statement, session), is_limited=True)]
     if session.dialect == "tdengine" and (stages := plan_session_functions(statement.query)) is not None:
         return stages
     restriction = QueryRestriction(session)
