@@ -106,11 +106,13 @@ def open_doors(bench: Bench) -> Iterator[tuple[Door, Door]]:
     from headrace.doors.iotdb.door import IotdbDoor
     from headrace.doors.options import DoorOptions
     from headrace.doors.tdengine.door import TDengineDoor
+    from headrace.model.access import Principal
+    from headrace.model.connections import Origin
     from headrace.runtime.credentials import are_equal
 
-    def authenticate(user: str, password: str) -> str:
+    def authenticate(user: str, password: str, origin: Origin) -> Principal:
         assert are_equal(password, PASSWORD)
-        return user
+        return Principal(user, origin=str(origin))
 
     if bench.has_table("meters"):
         bench.execute("DROP STABLE meters")

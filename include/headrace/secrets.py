@@ -9,6 +9,7 @@ without it, with the key in the file `secret.key` of the home. `secret:NAME` ref
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import re
@@ -138,13 +139,27 @@ def _decrypt(token: str, settings: Settings) -> str:
         ) from None
 
 
+def signing_keys(purpose: str, settings: Settings) -> list[bytes]:
+    """Return keys for signatures of one purpose, of which the first signs. They cannot decrypt secrets.
+
+    Raises:
+        ConfigurationError: The key can be neither read nor made.
+    """
+    return [hmac.digest(key.encode(), purpose.encode(), "sha256") for key in _keys(settings, creates=True)]
+
+
+def _keys(settings: Settings, *, creates: bool) -> list[str]:
+    text = settings.secret_key.get_secret_value() or _read_key(settings, creates=creates)
+    return [key.strip() for key in text.split(",")]
+
+
 def _cipher(settings: Settings, *, creates: bool = False) -> MultiFernet:
     """Return what encrypts with the first key, and decrypts with all."""
     from cryptography.fernet import Fernet, MultiFernet
 
-    text = settings.secret_key.get_secret_value() or _read_key(settings, creates=creates)
+    keys = _keys(settings, creates=creates)
     try:
-        return MultiFernet([Fernet(key.strip()) for key in text.split(",")])
+        return MultiFernet([Fernet(key) for key in keys])
     except ValueError:
         raise ConfigurationError(
             "the key for passwords is not a Fernet key",

@@ -13,6 +13,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from headrace.errors import ConfigurationError
+from headrace.model.addresses import parse_networks
 from headrace.model.dag_options import parse_dag_options
 from headrace.model.egress import parse_rules
 from headrace.model.page_users import parse_page_users
@@ -222,6 +223,11 @@ class Settings(BaseSettings):
     iotdb_port: int = non_negative(6667, "Port of the door `iotdb`; 0 selects a free port.", le=65535)
     tdengine_port: int = non_negative(6041, "Port of the door `tdengine`; 0 selects a free port.", le=65535)
     flight_port: int = non_negative(32010, "Port of the door `flight`; 0 selects a free port.", le=65535)
+    trusted_proxies: str = setting(
+        "",
+        "Addresses and networks of proxies, separated by commas, whose `X-Forwarded-For` names the client, for the audit log and "
+        "for pauses after wrong passwords; if empty, the address is that of the connection.",
+    )
     door_connections: int = positive(10_000, "Maximum number of connections that the doors of an snode have open.")
     tls_certificate: str = setting("", "PEM file with the certificate of the doors, and those that it needs; if empty, no TLS.")
     tls_key: str = setting("", "PEM file with the private key of `tls_certificate`.")
@@ -389,6 +395,12 @@ class Settings(BaseSettings):
     @classmethod
     def _check_spark_options(cls, text: str) -> str:
         parse_spark_options(text)
+        return text
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_trusted_proxies(cls, text: str) -> str:
+        parse_networks(text)
         return text
 
     @field_validator("page_users")

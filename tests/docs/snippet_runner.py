@@ -191,7 +191,7 @@ class SnippetRunner:
         method, path = head.splitlines()[0].split()
         context = self.connection.session.context
         runner = sql_runner(context)
-        app = create_app(Guard(TOKEN), runner, lambda: Health(True, {}), lambda: "", cancel=runner.cancel)
+        app = create_app(Guard(TOKEN), runner, lambda: Health(True, {}), lambda: "", cancel=runner.cancel, vouch=runner.vouch)
         endpoint = Endpoint(app)
         endpoint.start()
         try:

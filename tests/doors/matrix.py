@@ -19,7 +19,7 @@ from thrift.Thrift import TMessageType, TType
 
 import headrace
 from headrace.doors.flight import FlightDoor
-from headrace.doors.gate import Gate, Origin
+from headrace.doors.gate import Gate
 from headrace.doors.iotdb.batching import answer_batch
 from headrace.doors.iotdb.calls import METHODS, answer
 from headrace.doors.iotdb.client import Client
@@ -29,6 +29,7 @@ from headrace.doors.options import DoorOptions
 from headrace.doors.tdengine.access import Access
 from headrace.doors.tdengine.app import create_app as create_rest
 from headrace.model.clock import ManualClock
+from headrace.model.connections import Origin
 from headrace.queries.running import RunningQueries
 from headrace.runtime.flight_sql import encode_command
 from headrace.runtime.http import Guard, Health, create_app

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.doors.gate import Gate, Origin, TooManyConnectionsError
+from headrace.doors.gate import Gate, TooManyConnectionsError
 from headrace.errors import OperationalError
+from headrace.model.access import Principal
+from headrace.model.connections import Origin
 from headrace.service.authentication import authenticator
 from headrace.sql import parse, to_sql
 from tests.doors.conftest import PASSWORD, Served
@@ -36,11 +38,11 @@ def test_a_statement_about_a_connection_is_written_as_it_is_read() -> None:
 
 def test_no_more_connections_are_opened_than_may_be(served: Served) -> None:
     gate = Gate(served.context, authenticator(served.context), max_connections=1)
-    connection = gate.open_as(Origin("iotdb", ""), "root", "tdengine")
+    connection = gate.open_as(Origin("iotdb"), Principal("root"), "tdengine")
     with pytest.raises(TooManyConnectionsError):
-        gate.open_as(Origin("iotdb", ""), "root", "tdengine")
+        gate.open_as(Origin("iotdb"), Principal("root"), "tdengine")
     gate.close(connection)
-    gate.close(gate.open_as(Origin("iotdb", ""), "root", "tdengine"))
+    gate.close(gate.open_as(Origin("iotdb"), Principal("root"), "tdengine"))
 
 
 def test_clients_learn_the_version_of_the_language_and_who_they_are(served: Served) -> None:

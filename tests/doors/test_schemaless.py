@@ -12,6 +12,7 @@ import pytest
 
 from headrace.doors.tdengine.schemaless.writes import SchemalessWriter, Target
 from headrace.errors import OperationalError, TransientError, TypeMismatchError
+from headrace.model.access import Principal
 from headrace.service.session import Session
 from tests.doors.conftest import Served
 
@@ -197,7 +198,7 @@ def test_a_locked_table_is_tried_once_and_fails_only_requests_with_rows_of_it(
     schemaless = SchemalessWriter(lambda user, name: served.gate.create_session(user, name, "tdengine"))
     with writer.merging_by_spark(locked), monkeypatch.context() as outage:
         outage.setattr(writer, "_lock", lock)
-        outcomes = schemaless.write(Target("root", database, unit="ms"), [line.encode() for line in lines])
+        outcomes = schemaless.write(Target(Principal("root"), database, unit="ms"), [line.encode() for line in lines])
     expected = [TransientError, NoneType, TransientError, TransientError]
     assert [type(outcome) for outcome in outcomes] == ([TypeMismatchError] if wrong else []) + expected
     assert len(attempts) == 1
@@ -208,11 +209,11 @@ def test_a_locked_table_is_tried_once_and_fails_only_requests_with_rows_of_it(
 def test_requests_fail_at_once_while_the_catalog_cannot_be_read() -> None:
     opened: list[str] = []
 
-    def open_session(user: str, _: str) -> Session:
-        opened.append(user)
+    def open_session(principal: Principal, _: str) -> Session:
+        opened.append(principal.name)
         raise OperationalError("the catalog does not answer", hint="try again")
 
-    outcomes = SchemalessWriter(open_session).write(Target("root", "plant"), [b"m v=1", b"m v=2", b"m v=3"])
+    outcomes = SchemalessWriter(open_session).write(Target(Principal("root"), "plant"), [b"m v=1", b"m v=2", b"m v=3"])
     assert [type(outcome) for outcome in outcomes] == [OperationalError] * 3
     assert len(opened) == 1
 

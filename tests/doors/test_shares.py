@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 import headrace
-from headrace.doors.gate import Origin
 from headrace.doors.iotdb import messages, transfer_memory
 from headrace.doors.iotdb.client import Client
 from headrace.doors.iotdb.results import ResultReader
@@ -22,6 +21,7 @@ from headrace.doors.iotdb.transfer_memory import MAX_BODY_BYTES
 from headrace.doors.iotdb.transfers import SLICE, receive
 from headrace.doors.tdengine.ingest import MAX_BODY_BYTES as MAX_HTTP_BYTES
 from headrace.errors import LimitError
+from headrace.model.connections import Origin
 from headrace.pipes.iotdb.requests import CODECS, COMPRESSED, VERSION
 from headrace.runtime.budget import Budget
 from headrace.service.results import Result

@@ -30,12 +30,14 @@ from headrace.doors.iotdb.tablets import EncodedTablet
 from headrace.doors.iotdb.transfers import TABLETS, decompressed
 from headrace.doors.iotdb.wire import protocol, read_call
 from headrace.doors.iotdb.writes import READERS
-from headrace.doors.tdengine.access import Access
+from headrace.doors.tdengine.access import Access, Credentials
 from headrace.doors.tdengine.schemaless.blocks import blocks_of
 from headrace.doors.tdengine.schemaless.series import series_of_json, series_of_line
 from headrace.doors.tdengine.schemaless.writes import Target as Group
 from headrace.doors.tdengine.schemaless.writes import messages_of, needed_types, read_records
 from headrace.errors import Error
+from headrace.model.access import Principal
+from headrace.model.connections import Origin
 from headrace.model.time import Precision
 from headrace.pipes.formats.codecs import decoder
 from headrace.pipes.formats.messages import FormatOptions
@@ -181,7 +183,7 @@ def schemaless(name: str, find_series: Callable[[str], object]) -> Callable[[byt
 
     def read(content: bytes) -> None:
         problems = Problems()
-        records = read_records(Group("u", "d", name), messages_of([content, b"m,t=1 v=1i 1"], problems), problems)
+        records = read_records(Group(Principal("u"), "d", name), messages_of([content, b"m,t=1 v=1i 1"], problems), problems)
         needed_types(blocks_of(records, find_series, lambda *_: None, problems))  # type: ignore[arg-type]
 
     return read
@@ -230,20 +232,20 @@ def read_flight_info(content: bytes) -> None:
 def credentials_reader() -> Target:
     """Return what reads the header and the parameters with which clients log in."""
     settings = load(home=Path(gettempdir()), secret_key=Fernet.generate_key().decode())
-    access = Access(lambda user, _: user, settings)
+    access = Access(lambda user, _, origin: Principal(user, origin=str(origin)), settings)
 
     def read(content: bytes) -> None:
         authorization = content.decode("latin-1")
         basic_credentials(authorization)
         parameters = {"token": authorization}
         with suppress(Error):
-            access.known_user(read_basic(authorization))
+            access.known(Credentials(*read_basic(authorization)))
         with suppress(Error):
-            access.known_user(access.credentials(authorization, {}))
+            access.known(access.credentials(authorization, {}))
         with suppress(Error):
-            access.known_user(access.credentials("", parameters))
+            access.known(access.credentials("", parameters))
 
-    basic, token = base64.b64encode(b"vera:se:cret"), access.token("vera", "se:cret").encode()
+    basic, token = base64.b64encode(b"vera:se:cret"), access.token("vera", "se:cret", Origin("fuzz")).encode()
     return Target(read, [b"Basic " + basic, b"Token a:b", b"Taosd " + token, token, basic])
 
 

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import AuthenticationError, ConfigurationError, OperationalError, SqlSyntaxError
+from headrace.model.access import Principal
+from headrace.model.connections import Origin
 from headrace.model.spans import Span
 from headrace.runtime.credentials import Identity, identity_proof, session_token
 from headrace.runtime.http import NO_OPTIONS, Guard, Health, StatementOptions, StatementResult, create_app
@@ -33,7 +35,7 @@ ROWS = pa.table(
 
 
 def run_sql(
-    sql: str, dialect: str, database: str | None = None, user: str | None = None, options: StatementOptions = NO_OPTIONS
+    sql: str, dialect: str, database: str | None = None, principal: Principal | None = None, options: StatementOptions = NO_OPTIONS
 ) -> StatementResult:
     match sql:
         case "rows":
@@ -49,17 +51,18 @@ def run_sql(
         case "context":
             return StatementResult(pa.table({"dialect": [dialect], "database": pa.array([database], pa.string())}))
         case "options":
-            return StatementResult(pa.table({"origin": [options.origin], "label": [options.label]}))
+            origin = "" if principal is None else principal.origin
+            return StatementResult(pa.table({"origin": [origin], "label": [options.label]}))
         case "user":
-            return StatementResult(pa.table({"user": pa.array([user], pa.string())}))
+            return StatementResult(pa.table({"user": pa.array([principal and principal.name], pa.string())}))
         case _:
             raise ZeroDivisionError("nobody foresaw this")
 
 
-def authenticate(user: str, password: str) -> str:
+def authenticate(user: str, password: str, origin: Origin) -> Principal:
     if (user, password) != ("vera", "se:cret"):
         raise AuthenticationError("wrong user or password")
-    return user
+    return Principal(user, origin=str(origin))
 
 
 IDENTITY = Identity(7, "http://snode:1")
@@ -140,7 +143,7 @@ def test_dialect_and_database_are_passed_on(http: httpx.Client) -> None:
 
 
 def test_a_statement_has_the_user_that_the_token_holder_names_or_who_logs_in(http: httpx.Client, stranger: httpx.Client) -> None:
-    assert http.post("/sql", json={"sql": "user"}).json()["rows"] == [[None]]
+    assert http.post("/sql", json={"sql": "user"}).json()["rows"] == [["http"]]
     assert http.post("/sql", json={"sql": "user", "user": "otto"}).json()["rows"] == [["otto"]]
     body = {"sql": "user", "user": "otto"}
     assert stranger.post("/sql", json=body, auth=("vera", "se:cret")).json()["rows"] == [["vera"]]

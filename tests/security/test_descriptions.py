@@ -16,6 +16,7 @@ from headrace.context import Context
 from headrace.doors.gate import Gate
 from headrace.doors.tdengine.schemaless.writes import SchemalessWriter, Target
 from headrace.errors import Error, PermissionDeniedError
+from headrace.model.access import Principal
 from headrace.model.jobs import DesiredState, JobDefinition, JobState, StopReason
 from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow, RowKey
 from headrace.service.authentication import authenticator
@@ -263,7 +264,9 @@ def test_schemaless_writing_says_nothing_of_tables_that_a_user_may_not_write(roo
     context = context_of(root)
     gate = Gate(context, authenticator(context))
     writer = SchemalessWriter(partial(gate.create_session, dialect="tdengine"))
-    outcomes = [writer.write(Target("part", "dst"), [lines.replace("{}", name).encode()])[0] for name in ("secret", "nosuch")]
+    outcomes = [
+        writer.write(Target(Principal("part"), "dst"), [lines.replace("{}", name).encode()])[0] for name in ("secret", "nosuch")
+    ]
     assert [str(outcome).splitlines()[0] for outcome in outcomes] == [f"[PERMISSION_DENIED] {DENIED}"] * 2
 
 

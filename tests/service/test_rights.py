@@ -9,9 +9,10 @@ import pytest
 
 import headrace
 from headrace.errors import PermissionDeniedError
-from headrace.model.access import Permissions, administrator
+from headrace.model.access import Permissions, Principal, administrator
 from headrace.model.jobs import JobState
-from headrace.service.endpoint import HTTP_USER, sql_runner
+from headrace.runtime.http import HTTP_USER
+from headrace.service.endpoint import sql_runner
 from headrace.service.rights import Right
 from headrace.service.session import Session
 from headrace.settings import load
@@ -33,12 +34,12 @@ class DenyAll:
     def __init__(self) -> None:
         self.asked: list[tuple[str, tuple[Right, ...]]] = []
 
-    def authorize(self, user: str, rights: Sequence[Right]) -> None:
-        self.asked.append((user, tuple(rights)))
-        raise PermissionDeniedError(f"{user} may not {rights[0]}")
+    def authorize(self, principal: Principal, rights: Sequence[Right]) -> None:
+        self.asked.append((principal.name, tuple(rights)))
+        raise PermissionDeniedError(f"{principal.name} may not {rights[0]}")
 
-    def permissions(self, user: str) -> Permissions:
-        return administrator(user)
+    def permissions(self, principal: Principal) -> Permissions:
+        return administrator(principal.name)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def denier() -> DenyAll:
 @pytest.fixture
 def session(prepared: headrace.Connection, denier: DenyAll) -> Session:
     """Return a session of vera, who has no rights."""
-    return Session(prepared.session.context, database="d", user="vera", authorizer=denier)
+    return Session(prepared.session.context, database="d", principal=Principal("vera"), authorizer=denier)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Connecti
 @pytest.fixture
 def tree_session(tree: headrace.Connection, denier: DenyAll) -> Session:
     """Return a session of vera over the tree."""
-    return Session(tree.session.context, "iotdb", user="vera", authorizer=denier)
+    return Session(tree.session.context, "iotdb", principal=Principal("vera"), authorizer=denier)
 
 
 @pytest.fixture
@@ -171,7 +172,7 @@ def test_the_user_is_the_one_of_the_connection(tmp_path: Path, monkeypatch: pyte
         assert connection.user == "login"
     with headrace.connect(settings=load(home=tmp_path / "h", user="setting")) as connection:
         assert connection.user == "setting"
-    with headrace.connect(tmp_path / "h", user="vera", authorizer=denier) as connection:
+    with headrace.connect(tmp_path / "h", principal=Principal("vera"), authorizer=denier) as connection:
         assert connection.user == "vera"
         with pytest.raises(PermissionDeniedError, match="vera may not describe catalog"):
             connection.execute("show databases")

@@ -11,6 +11,7 @@ import pytest
 
 import headrace
 from headrace.errors import LimitError, NotFoundError, NotSupportedError, OperationalError
+from headrace.model.access import Principal
 from headrace.queries.running import RunningQueries
 from headrace.service import system_queries
 from headrace.service.session import Session
@@ -26,7 +27,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
         for number in range(9):
             connection.execute(f"CREATE USER user{number} PASS 'secret12'")
         context = connection.session.context
-        yield Session(context, "tdengine", user="root", queries=RunningQueries(context))
+        yield Session(context, "tdengine", principal=Principal("root", is_trusted=True), queries=RunningQueries(context))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 import headrace
 from headrace.errors import AuthenticationError, PermissionDeniedError
+from headrace.model.connections import Origin
 from headrace.model.jobs import JobState
 from headrace.runtime.authentication import authenticator
 from headrace.settings import load
@@ -204,12 +205,13 @@ def test_a_token_is_valid_until_it_is_revoked_or_expires(root: headrace.Connecti
             program.execute("alter user vera set password 'secret99'")
         job.execute("insert into root.plant.a(time, s1) values (1, 1)")
         root.clock.advance(1000)
-        with pytest.raises(PermissionDeniedError):
+        with pytest.raises(AuthenticationError):
             job.execute("insert into root.plant.a(time, s1) values (2, 1)")
         context.catalog.tokens.revoke(next(token.id for token in context.catalog.tokens.all() if token.reads_only))
-        assert rows(program, "show devices") == []
+        with pytest.raises(AuthenticationError):
+            rows(program, "show devices")
     with pytest.raises(AuthenticationError):
-        authenticator(context)("otto", reading)
+        authenticator(context)("otto", reading, Origin("python"))
 
 
 def test_a_password_is_needed_once_there_are_users_or_if_the_setting_says_so(tmp_path: Path) -> None:

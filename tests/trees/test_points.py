@@ -11,7 +11,7 @@ import pytest
 
 import headrace
 from headrace.errors import Error, PermissionDeniedError
-from headrace.model.access import Grant, Permissions, Privilege
+from headrace.model.access import Grant, Permissions, Principal, Privilege
 from headrace.model.jobs import JobDefinition
 from headrace.model.trees import TREE_TABLE, DeviceSeries
 from headrace.queries import executions
@@ -99,18 +99,18 @@ def test_every_way_of_writing_asks_for_the_right_to_write_its_series(plant: head
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "backfill"])
 def test_a_session_asks_its_authorizer_for_the_series(plant: headrace.Connection, way: str, tmp_path: Path) -> None:
     class NoWrites:
-        def authorize(self, user: str, rights: Sequence[Right]) -> None:
+        def authorize(self, principal: Principal, rights: Sequence[Right]) -> None:
             denied = [right for right in rights if right.action is Privilege.WRITE_DATA]
             if denied:
-                raise PermissionDeniedError(f"{user} has no {denied[0]}")
+                raise PermissionDeniedError(f"{principal.name} has no {denied[0]}")
 
-        def permissions(self, user: str) -> Permissions:
-            return Permissions(user, (("", Grant(Privilege.READ_DATA, "root.**")),))
+        def permissions(self, principal: Principal) -> Permissions:
+            return Permissions(principal.name, (("", Grant(Privilege.READ_DATA, "root.**")),))
 
     context = plant.session.context
     with (
         headrace.connect(
-            dialect="iotdb", settings=context.settings, clock=plant.clock, user="vera", authorizer=NoWrites()
+            dialect="iotdb", settings=context.settings, clock=plant.clock, principal=Principal("vera"), authorizer=NoWrites()
         ) as connection,
         pytest.raises(Error, match="vera has no WRITE_DATA on "),
     ):

@@ -10,9 +10,9 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_
 
 from headrace.catalog.pinned_reads import PinnedReads
 from headrace.catalog.revisions import NO_REVISION, RevisionKind, count_up
-from headrace.catalog.rows.access import DROPPED_USERS, GRANTS, MEMBERSHIPS, ROLES, TOKENS, USERS
+from headrace.catalog.rows.access import DROPPED_USERS, GRANTS, MEMBERSHIPS, ROLES, TOKENS, TRUSTED_OWNERS, USERS
 from headrace.catalog.store import Repository, Store, insert
-from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
+from headrace.errors import AuthenticationError, Error, ExistsError, NotFoundError, ProgrammingError
 from headrace.model.access import (
     ADMINISTRATOR,
     TOKEN_WORD,
@@ -20,6 +20,7 @@ from headrace.model.access import (
     Grantee,
     GranteeKind,
     Permissions,
+    Principal,
     Token,
     User,
     administrator,
@@ -37,8 +38,9 @@ class Access(Repository):
         super().__init__(store)
         self._pins = pins
         self._seen = NO_REVISION
-        self._permissions: dict[str, Permissions | None] = {}
-        self._former: set[str] = set()
+        self._users: dict[str, User | None] = {}
+        self._permissions: dict[str, Permissions] = {}
+        self._trusted: dict[str, bool] = {}
         self._lock = threading.Lock()
 
     def revision(self) -> int:
@@ -72,6 +74,8 @@ class Access(Repository):
                 if if_not_exists:
                     return False
                 raise user_exists(name)
+            # From now on the name has the rights of the user, also in jobs of the time before.
+            connection.execute(delete(TRUSTED_OWNERS).where(TRUSTED_OWNERS.c.name == name))
             count_up(connection, RevisionKind.ACCESS)
         return True
 
@@ -210,36 +214,58 @@ class Access(Repository):
     # What users may do
 
     def permissions(self, user: str) -> Permissions:
-        """Return what a user may do now. Costs one read of a number unless something has changed.
+        """Return what a user, or a program with a token, may do now. Costs one read of a number unless something has changed.
 
         Raises:
-            NotFoundError: There is no such user, or the user may not log in.
+            NotFoundError: There is no such user, or the user may not log in; or the token was revoked, or has expired.
         """
         if user == ADMINISTRATOR:
             return administrator()
         if TOKEN_WORD in user:
-            return self._token_permissions(user)
+            return self._token_permissions(Principal.named(user))
         self._refresh()
-        permissions = self._find(user)
-        if permissions is None:
+        stored = self._find(user)
+        if stored is None:
             raise missing(GranteeKind.USER, user)
-        return permissions
+        return self._permissions_of(stored)
 
-    def _token_permissions(self, principal: str) -> Permissions:
+    def permissions_of(self, principal: Principal) -> Permissions:
+        """Return what a principal may do now. Costs as much as `permissions`.
+
+        Raises:
+            AuthenticationError: It has ended: with the password, the user, or the token that it came with.
+        """
+        if principal.is_trusted:
+            return administrator(principal.name)
+        if principal.credentials and principal.credentials != self.credentials(principal.user):
+            raise ended(principal)
+        try:
+            return self.permissions(principal.name)
+        except NotFoundError:
+            raise ended(principal) from None
+
+    def credentials(self, user: str) -> str:
+        """Return what sessions of a user are bound to now; empty if the user cannot log in by a password."""
+        self._refresh()
+        stored = self._find(user)
+        return "" if stored is None else stored.credentials
+
+    def _token_permissions(self, principal: Principal) -> Permissions:
         """Return what a program with a token may do; raise `NotFoundError` if the token was revoked or has expired."""
         with self._store.read() as connection:
-            query = select(TOKENS).where(TOKENS.c.id == principal.partition(TOKEN_WORD)[2])
-            row, now = connection.execute(query).mappings().one_or_none(), self._store.now(connection)
+            row = connection.execute(select(TOKENS).where(TOKENS.c.id == principal.token)).mappings().one_or_none()
+            now = self._store.now(connection)
         token = None if row is None else from_row(Token, row)
-        if token is None or token.principal != principal or not token.is_valid(now):
-            raise missing(GranteeKind.USER, principal)
+        if token is None or token.user != principal.user or not token.is_valid(now):
+            raise missing(GranteeKind.USER, principal.name)
         own = self.permissions(token.user)
         return reading_only(own) if token.reads_only else own
 
     def owners(self) -> Callable[[str], Permissions]:
-        """Return what the owners of jobs may do now: nothing if a user was dropped or may not log in. Costs one read of a number.
+        """Return what the owners of jobs may do now: an owner that is not known, nothing. Costs one read of a number.
 
-        Other owners that are no users have created the job without a password, as administrators.
+        Known are users who may log in, programs with tokens that are valid, and names under which jobs were created when no one had
+        to say who they are: these have all rights.
         """
         self._refresh()
         return self._owner_permissions
@@ -249,39 +275,80 @@ class Access(Repository):
         return self.owners()(owner)
 
     def _owner_permissions(self, owner: str) -> Permissions:
-        if owner == ADMINISTRATOR:
-            return administrator()
+        if owner in ("", ADMINISTRATOR):  # the process itself has no name
+            return administrator(owner)
         if TOKEN_WORD in owner:
             try:
-                return self._token_permissions(owner)
+                return self._token_permissions(Principal.named(owner))
             except NotFoundError:
                 return Permissions(owner)
-        return self._find(owner) or (Permissions(owner) if owner in self._former else administrator(owner))
+        stored = self._find(owner)
+        if stored is not None:
+            return self._permissions_of(stored)
+        return administrator(owner) if self._is_trusted(owner) else Permissions(owner)
+
+    def trust(self, name: str) -> str:
+        """Return the owner to record for what a trusted principal creates: its name, which is known from now on.
+
+        It is the administrator's if there is, or was, a user of that name.
+        """
+        self._refresh()
+        if name in ("", ADMINISTRATOR) or self._trusted.get(name):
+            return name
+        with self._store.write() as connection:
+            taken = (
+                select(USERS.c.name)
+                .where(USERS.c.name == name)
+                .union(select(DROPPED_USERS.c.name).where(DROPPED_USERS.c.name == name))
+            )
+            if connection.scalar(taken) is not None:
+                return ADMINISTRATOR
+            row = (
+                insert(connection, TRUSTED_OWNERS).values({"name": name}).on_conflict_do_nothing().returning(TRUSTED_OWNERS.c.name)
+            )
+            if connection.scalar(row) is not None:
+                count_up(connection, RevisionKind.ACCESS)
+        return name
 
     def _refresh(self) -> None:
         """Forget what has been read if something has changed."""
         revision = self.revision()
         with self._lock:
             if revision != self._seen:
-                query = select(DROPPED_USERS.c.name).union(select(USERS.c.name).where(~USERS.c.is_enabled))
-                with self._store.read() as connection:
-                    self._former = set(connection.scalars(query))
-                self._seen, self._permissions = revision, {}
+                self._seen, self._users, self._permissions, self._trusted = revision, {}, {}, {}
 
-    def _find(self, user: str) -> Permissions | None:
+    def _find(self, name: str) -> User | None:
+        """Return a user who may log in, or None."""
         with self._lock:
-            if user not in self._permissions:
-                self._permissions[user] = self._read(user) if self._seen != NO_REVISION else None
-            return self._permissions[user]
+            if name not in self._users:
+                stored = self.find_user(name)
+                self._users[name] = stored if stored is not None and stored.is_enabled else None
+            return self._users[name]
 
-    def _read(self, user: str) -> Permissions | None:
-        stored = self.find_user(user)
-        if stored is None or not stored.is_enabled:
-            return None
-        roles = self.roles(user)
-        grantees = [("", Grantee(GranteeKind.USER, user)), *((role, Grantee(GranteeKind.ROLE, role)) for role in roles)]
-        grants = tuple((role, grant) for role, grantee in grantees for grant in self.grants(grantee))
-        return Permissions(user, grants, tuple(roles))
+    def _is_trusted(self, owner: str) -> bool:
+        with self._lock:
+            if not self._trusted.get(owner):
+                query = select(TRUSTED_OWNERS.c.name).where(TRUSTED_OWNERS.c.name == owner)
+                self._trusted[owner] = self._scalar(query) is not None
+            return self._trusted[owner]
+
+    def _permissions_of(self, user: User) -> Permissions:
+        with self._lock:
+            if user.name not in self._permissions:
+                roles = self.roles(user.name)
+                grantees = [
+                    ("", Grantee(GranteeKind.USER, user.name)),
+                    *((role, Grantee(GranteeKind.ROLE, role)) for role in roles),
+                ]
+                grants = tuple((role, grant) for role, grantee in grantees for grant in self.grants(grantee))
+                self._permissions[user.name] = Permissions(user.name, grants, tuple(roles))
+            return self._permissions[user.name]
+
+
+def ended(principal: Principal) -> AuthenticationError:
+    """Return the error for a principal whose password, user or token is not what it was."""
+    message = f"the session of {principal.name} has ended: its password or token is not valid any more"
+    return AuthenticationError(message, hint="log in again")
 
 
 TABLES: Final[dict[GranteeKind, Table]] = {GranteeKind.USER: USERS, GranteeKind.ROLE: ROLES}

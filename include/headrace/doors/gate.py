@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import LimitError, NotFoundError, OperationalError
+from headrace.model.access import Principal
+from headrace.model.connections import Origin
+from headrace.runtime.http import Authenticate
 from headrace.service.authorization import CatalogAuthorizer
 from headrace.service.session import Session
 
@@ -22,30 +25,10 @@ if TYPE_CHECKING:
     from headrace.service.stage import Stage
 
 MAX_CONNECTIONS: Final = 10_000
-Authenticate = Callable[[str, str], str]
-"""Takes the name and password, or token, that a client sends, and returns the user. Raises `AuthenticationError`."""
 
 
 class TooManyConnectionsError(LimitError, code=LimitError.code):
     """As many connections are open as may be."""
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a client comes from.
-
-    Attributes:
-        door: The door, such as `iotdb`.
-        address: The address of the client, as host:port.
-    """
-
-    door: str
-    address: str
-
-    @property
-    def host(self) -> str:
-        """The address without the port."""
-        return self.address.rpartition(":")[0]
 
 
 @dataclass
@@ -103,7 +86,7 @@ class DoorConnection:
     def statement(self, sql: str) -> Iterator[None]:
         """Note what this thread runs."""
         with self.lock:
-            self.check()
+            self.check_living()
             self.sql, self.used, self.thread = sql, self.session.context.clock.now(), threading.get_ident()
             try:
                 yield
@@ -111,9 +94,18 @@ class DoorConnection:
                 self.thread = 0
 
     def note(self, sql: str) -> None:
-        """Note what others run for the client, without a thread of its own. Raises `OperationalError` if it was killed."""
-        self.check()
+        """Note what others run for the client, without a thread of its own, once they have checked its rights.
+
+        Raises:
+            OperationalError: It was killed.
+        """
+        self.check_living()
         self.sql, self.used = sql, self.session.context.clock.now()
+
+    def move(self, origin: Origin) -> None:
+        """Note from where the client comes now."""
+        self.origin = origin
+        self.session.principal = replace(self.session.principal, origin=str(origin))
 
     def kill(self) -> None:
         """End the query that it runs, and let no other statement begin."""
@@ -123,7 +115,17 @@ class DoorConnection:
             queries.end_of_thread(thread, killed())
 
     def check(self) -> None:
-        """Raise `OperationalError` if the connection was killed."""
+        """Raise an error if nothing may be done any more.
+
+        Raises:
+            OperationalError: The connection was killed.
+            AuthenticationError: The password that the client has logged in with is another one, or the user is gone.
+        """
+        self.check_living()
+        self.session.context.permissions()
+
+    def check_living(self) -> None:
+        """Raise `OperationalError` if the connection was killed. Each statement checks that its user is not gone."""
         if self.is_killed:
             raise killed()
 
@@ -166,28 +168,27 @@ class Gate:
             AuthenticationError: There is no such user, or the password is wrong.
             TooManyConnectionsError: Too many connections are open.
         """
-        return self.open_as(origin, self.authenticate(user, password), dialect, database)
+        return self.open_as(origin, self.authenticate(user, password, origin), dialect, database)
 
-    def open_as(self, origin: Origin, user: str, dialect: str, database: str | None = None) -> DoorConnection:
-        """Open a session of a user who is authenticated already."""
-        session = self.create_session(user, database, dialect, f"{origin.door} {origin.address}")
+    def open_as(self, origin: Origin, principal: Principal, dialect: str, database: str | None = None) -> DoorConnection:
+        """Open a session of a principal who is authenticated already."""
+        session = self.create_session(replace(principal, origin=str(origin)), database, dialect)
         now, open_connections = self.context.clock.now(), self.context.connections
         connection = DoorConnection(open_connections.next_id(), origin, session, now, now)
         if not open_connections.add(connection, self._max_connections):
             raise TooManyConnectionsError(f"{self._max_connections} connections are open", hint="close some, or try again later")
         return connection
 
-    def create_session(self, user: str, database: str | None, dialect: str, address: str = "") -> Session:
-        """Return a session of a user who is authenticated already, for a request after which nothing stays open."""
+    def create_session(self, principal: Principal, database: str | None, dialect: str) -> Session:
+        """Return a session of a principal who is authenticated already, for a request after which nothing stays open."""
         return Session(
             self.context,
             dialect,
             database,
-            user=user,
+            principal=principal,
             authorizer=self._authorizer,
             reads_files=False,
             queries=self._queries,
-            address=address,
         )
 
     def close(self, connection: DoorConnection) -> None:

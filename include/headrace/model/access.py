@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -111,6 +112,11 @@ class User:
     created: int
     is_enabled: bool = True
 
+    @property
+    def credentials(self) -> str:
+        """What sessions of the user are bound to: something else once the password is set, or the user created again."""
+        return hashlib.sha256(f"{self.name}\n{self.created}\n{self.password}".encode()).hexdigest()
+
 
 @dataclass(frozen=True, slots=True)
 class Token:
@@ -124,14 +130,42 @@ class Token:
     created: int
     expires: int | None = None
 
-    @property
-    def principal(self) -> str:
-        """The name under which a program with the token acts. No user has such a name, as it has spaces."""
-        return f"{self.user}{TOKEN_WORD}{self.id}"
-
     def is_valid(self, now: int) -> bool:
         """Return whether the token has not expired."""
         return self.expires is None or now < self.expires
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who acts. Every way in makes one, and what may be done follows from it alone.
+
+    Attributes:
+        user: The user whose rights apply; a name to show if no one had to say who they are.
+        token: The id of the token that a program came with, which may allow less, and ends; empty if there is none.
+        credentials: Those of the user (`User.credentials`) that were proven: the principal ends with them. Empty if it depends on
+        no
+            password.
+        is_trusted: Whether no one had to say who they are: everything is allowed. No other principal is one that may do everything
+            unless its user is the administrator.
+        origin: Where it comes from, for the audit log, such as `iotdb 10.0.0.7:1234`.
+    """
+
+    user: str
+    token: str = ""
+    credentials: str = ""
+    is_trusted: bool = False
+    origin: str = field(default="", compare=False)
+
+    @property
+    def name(self) -> str:
+        """The name under which it acts, and owns what it creates. That of a program has spaces, as no user's has."""
+        return f"{self.user}{TOKEN_WORD}{self.token}" if self.token else self.user
+
+    @classmethod
+    def named(cls, name: str, origin: str = "") -> Principal:
+        """Return the principal of a name, for who has been let in elsewhere."""
+        user, _, token = name.partition(TOKEN_WORD)
+        return cls(user, token, origin=origin)
 
 
 @dataclass(frozen=True, slots=True)

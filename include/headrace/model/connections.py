@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import threading
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -35,6 +36,27 @@ class OpenConnection(Protocol):
 
     def kill(self) -> None:
         """End its statement, and let no other begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a client comes from.
+
+    Attributes:
+        door: How it comes in, such as `iotdb`.
+        address: The address of its connection, as host:port; empty for this process.
+    """
+
+    door: str
+    address: str = ""
+
+    @property
+    def host(self) -> str:
+        """The host of the address."""
+        return self.address.rpartition(":")[0].strip("[]")
+
+    def __str__(self) -> str:
+        return f"{self.door} {self.address}".strip()
 
 
 class OpenConnections:

@@ -14,12 +14,16 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from headrace.errors import AuthenticationError, Error, InternalError, TerminalError
+from headrace.model.access import Principal
+from headrace.model.connections import Origin
 from headrace.model.masking import masked
 from headrace.runtime.credentials import Identity, are_equal, identity_proof, session_token
 from headrace.runtime.http_limits import MAX_SQL_BYTES, RequestLimits, TooLargeError, TooSlowError
@@ -39,6 +43,8 @@ MAX_JSON_ROWS: Final = 1_000
 MAX_SHOWN_BYTES: Final = 8 << 20
 """Size in Arrow's format of a result of which a client wants the first rows."""
 MAX_ORIGIN_LENGTH: Final = 200
+MAX_LOGINS: Final = 4
+"""Passwords that are checked at the same time; others wait without a thread."""
 MAX_TRIGGER_BYTES: Final = 64 << 20
 """The largest body that calls a trigger."""
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -57,12 +63,10 @@ class StatementOptions:
     """What a client asks for beside a statement.
 
     Attributes:
-        origin: Where the client comes from, for the audit log.
         label: A name of its queries, by which the user can cancel them; empty for none.
         max_rows: As many rows of a query as the client wants; None for all.
     """
 
-    origin: str = ""
     label: str = ""
     max_rows: int | None = None
 
@@ -78,23 +82,36 @@ class RunSql(Protocol):
         sql: str,
         dialect: str,
         database: str | None = None,
-        user: str | None = None,
+        principal: Principal | None = None,
         options: StatementOptions = NO_OPTIONS,
     ) -> StatementResult:
-        """Run a statement of a user, or of the administrator if there is none. Raise `headrace.errors.Error`."""
+        """Run a statement of a principal, or of who has the token if it is None. Raise `headrace.errors.Error`."""
         ...
 
 
 class SqlService(RunSql, Protocol):
     """Runs statements, and ends queries among them."""
 
-    def cancel(self, user: str | None, label: str) -> bool:
+    def cancel(self, user: str, label: str) -> bool:
         """End the queries that a user runs under a label; return False if there are none."""
         ...
 
+    def vouch(self, name: str | None, origin: str) -> Principal:
+        """Return the principal as which who has the token acts: a user that they name, or themselves."""
+        ...
 
-Authenticate = Callable[[str, str], str]
-"""Takes the name and password of a user and returns the user. Raises `AuthenticationError`."""
+
+HTTP_USER: Final = "http"
+"""The name of who has the token and names no user."""
+Authenticate = Callable[[str, str, Origin], Principal]
+"""Takes the name and password of a user, and where they come from. Raises `AuthenticationError`."""
+Vouch = Callable[[str | None, str], Principal]
+"""See `SqlService.vouch`."""
+
+
+def token_holder(name: str | None, origin: str) -> Principal:
+    """Return the principal of who has the token: everything is allowed, or what a user may that they name."""
+    return Principal(HTTP_USER, is_trusted=True, origin=origin) if name is None else Principal.named(name, origin)
 
 
 RunTrigger = Callable[[dict[str, Any]], dict[str, Any]]
@@ -143,19 +160,20 @@ Body = TypeVar("Body", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request: with the token, or as a user who has logged in. `user` is None for the administrator."""
+    """Who sends a request, and where from: a principal who has logged in, or who has the token if that is None."""
 
-    user: str | None
-    has_token: bool
+    principal: Principal | None
+    origin: Origin
 
     @property
     def owner(self) -> str:
         """Whose share of the server's memory and threads a request takes."""
-        return "" if self.user is None else f"user {self.user}"
+        return share_of(None if self.principal is None else self.principal.name)
 
-    def named(self, user: str | None) -> Caller:
-        """Return who this is in a request that names a user, as whom holders of the token may act."""
-        return Caller(user, has_token=True) if self.has_token else self
+
+def share_of(user: str | None) -> str:
+    """Return the name of a user's share; holders of the token who name no user have one of their own."""
+    return "" if user is None else f"user {user}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +219,13 @@ def create_app(
     metrics: Callable[[], str],
     run_trigger: RunTrigger | None = None,
     authenticate: Authenticate | None = None,
-    cancel: Callable[[str | None, str], bool] | None = None,
+    cancel: Callable[[str, str], bool] | None = None,
+    vouch: Vouch = token_holder,
 ) -> FastAPI:
     """Return the application. The bare status and a proof of identity are public; everything else needs a token.
 
-    Statements may come with the name and password of a user (HTTP's basic authentication) if `authenticate` checks them.
+    Statements may come with the name and password of a user (HTTP's basic authentication) if `authenticate` checks them. `vouch`
+    says as whom those act who have the token.
     """
     app = FastAPI(title="Headrace snode", docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -219,7 +239,7 @@ def create_app(
     def identity(nonce: str = Query(min_length=MIN_NONCE_LENGTH, max_length=MAX_NONCE_LENGTH)) -> dict[str, str]:
         return {"proof": identity_proof(guard.token, nonce, guard.identity())}
 
-    add_statements(app, run_sql, partial(find_caller, guard, authenticate), cancel, limits)
+    add_statements(app, run_sql, partial(find_caller, guard, authenticate), vouch, cancel, limits)
 
     if run_trigger is not None:
         add_triggers(app, partial(find_caller, guard, None), run_trigger, limits)
@@ -244,29 +264,43 @@ def create_app(
 def add_statements(
     app: FastAPI,
     run_sql: RunSql,
-    caller_of: Callable[[str], Caller],
-    cancel: Callable[[str | None, str], bool] | None,
+    find: Callable[[Request], Caller],
+    vouch: Vouch,
+    cancel: Callable[[str, str], bool] | None,
     limits: RequestLimits,
 ) -> None:
     """Run statements, and cancel queries if `cancel` is given. Credentials are checked before a body is read."""
+    logins = CapacityLimiter(MAX_LOGINS)
+
+    async def caller_of(request: Request) -> Caller:
+        """Return who sends a request. Passwords have threads of their own: many wrong ones leave those of other requests alone."""
+        is_login = basic_credentials(request.headers.get("authorization", "")) is not None
+        return await run_sync(find, request, limiter=logins if is_login else None)
+
+    async def principal_of(caller: Caller, named: str | None, origin: str = "") -> tuple[Principal, str]:
+        """Return as whom a request is run, and whose share it takes, once its body is read."""
+        if caller.principal is not None:
+            return caller.principal, caller.owner
+        return await run_in_threadpool(vouch, named, origin[:MAX_ORIGIN_LENGTH] or str(caller.origin)), share_of(named)
 
     @app.post("/sql")
-    async def sql(request: Request, authorization: str = Header("")) -> Response:
-        sender = await run_in_threadpool(caller_of, authorization)
-        async with limits.body(request, sender.owner, MAX_SQL_BYTES) as body:
+    async def sql(request: Request) -> Response:
+        caller = await caller_of(request)
+        async with limits.body(request, caller.owner, MAX_SQL_BYTES) as body:
             statement = parsed(Statement, body)
-        caller = sender.named(statement.user)
-        options = StatementOptions(origin_of(statement, caller, request), statement.label, statement.max_rows)
-        return await limits.run(caller.owner, respond, run_sql, statement, caller.user, request.headers.get("accept", ""), options)
+        principal, owner = await principal_of(caller, statement.user, statement.origin)
+        options = StatementOptions(statement.label, statement.max_rows)
+        return await limits.run(owner, respond, run_sql, statement, principal, request.headers.get("accept", ""), options)
 
     if cancel is not None:
 
         @app.post("/sql/cancel")
-        async def cancel_query(request: Request, authorization: str = Header("")) -> dict[str, bool]:
-            sender = await run_in_threadpool(caller_of, authorization)
-            async with limits.body(request, sender.owner, MAX_SQL_BYTES) as body:
+        async def cancel_query(request: Request) -> dict[str, bool]:
+            caller = await caller_of(request)
+            async with limits.body(request, caller.owner, MAX_SQL_BYTES) as body:
                 query = parsed(Cancellation, body)
-            return {"canceled": await run_in_threadpool(cancel, sender.named(query.user).user, query.label)}
+            principal, _ = await principal_of(caller, query.user)
+            return {"canceled": await run_in_threadpool(cancel, principal.name, query.label)}
 
 
 def parsed(kind: type[Body], body: bytes) -> Body:
@@ -277,44 +311,39 @@ def parsed(kind: type[Body], body: bytes) -> Body:
         raise HTTPException(422, error.errors(include_url=False, include_context=False, include_input=False)) from None
 
 
-def find_caller(guard: Guard, authenticate: Authenticate | None, authorization: str) -> Caller:
+def find_caller(guard: Guard, authenticate: Authenticate | None, request: Request) -> Caller:
     """Return who sends a request: a holder of the token, or a user who logs in.
 
     Raises:
         HTTPException: 401 if the credentials are missing or wrong.
     """
+    authorization = request.headers.get("authorization", "")
+    origin = Origin(HTTP_USER, "" if request.client is None else f"{request.client.host}:{request.client.port}")
     if guard.may_write(bearer_token(authorization)):
-        return Caller(None, has_token=True)
+        return Caller(None, origin)
     credentials = basic_credentials(authorization)
     if authenticate is None or credentials is None:
         raise unauthorized()
     try:
-        return Caller(authenticate(*credentials), has_token=False)
+        return Caller(authenticate(*credentials, origin), origin)
     except AuthenticationError as error:
         raise HTTPException(401, error.message, headers={"WWW-Authenticate": "Basic"}) from None
 
 
-def origin_of(statement: Statement, caller: Caller, request: Request) -> str:
-    """Return where a statement comes from: what those with the token say, else the address of the client."""
-    if caller.has_token and statement.origin:
-        return statement.origin[:MAX_ORIGIN_LENGTH]
-    return "http" if request.client is None else f"http {request.client.host}:{request.client.port}"
-
-
-def add_triggers(app: FastAPI, caller_of: Callable[[str], Caller], run_trigger: RunTrigger, limits: RequestLimits) -> None:
+def add_triggers(app: FastAPI, caller_of: Callable[[Request], Caller], run_trigger: RunTrigger, limits: RequestLimits) -> None:
     """Let holders of the token call stateful triggers."""
 
     @app.post(TRIGGERS_PATH)
-    async def trigger(request: Request, authorization: str = Header("")) -> Response:
-        caller = caller_of(authorization)
+    async def trigger(request: Request) -> Response:
+        caller = caller_of(request)
         async with limits.body(request, caller.owner, MAX_TRIGGER_BYTES) as body:
             call = parsed(TriggerCall, body).root
         return JSONResponse(await run_in_threadpool(run_trigger, call))
 
 
-def respond(run_sql: RunSql, statement: Statement, user: str | None, accept: str, options: StatementOptions) -> Response:
+def respond(run_sql: RunSql, statement: Statement, principal: Principal, accept: str, options: StatementOptions) -> Response:
     try:
-        result = run_sql(statement.sql, statement.dialect, statement.database, user, options)
+        result = run_sql(statement.sql, statement.dialect, statement.database, principal, options)
     except Error as error:
         return JSONResponse(error_body(error.with_sql(statement.sql)), status_of(error))
     except Exception as error:
@@ -348,6 +377,8 @@ def status_of(error: Error) -> int:
             return 408
         case InternalError():
             return 500
+        case AuthenticationError():
+            return 401
         case _:
             return 400 if isinstance(error, TerminalError) else 503
 

@@ -124,11 +124,13 @@ class Endpoint:
         max_connections: int = MAX_CONNECTIONS,
         setting: str = "HEADRACE_HTTP_PORT",
         protocol: Callable[..., asyncio.Protocol] = LimitedProtocol,
+        trusted_proxies: str = "",
     ) -> None:
         """Bind a port of an address; 0 is any free port.
 
         `advertise` is the host, or host:port, under which others reach it; if empty, that is `host`, or the machine's name.
-        `setting` is the one of the port, `tls` encrypts connections, and `protocol` creates the protocols of connections.
+        `setting` is the one of the port, `tls` encrypts connections, and `protocol` creates the protocols of connections. What
+        `X-Forwarded-For` says counts if it comes from one of `trusted_proxies`.
 
         Raises:
             ConfigurationError: The port cannot be bound.
@@ -146,6 +148,8 @@ class Endpoint:
             ws="none",
             timeout_graceful_shutdown=2,
             limit_concurrency=max_connections,
+            proxy_headers=bool(trusted_proxies),
+            forwarded_allow_ips=trusted_proxies or None,
         )
         config.load()
         config.ssl = tls

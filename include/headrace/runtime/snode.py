@@ -210,9 +210,10 @@ class Snode:
             trigger_runner(self._context),
             authenticator(self._context),
             self._run_sql.cancel,
+            self._run_sql.vouch,
         )
         port = port_of(self._name, self._context.catalog.members.all(), settings.http_port)
-        endpoint = Endpoint(app, port, settings.http_host, settings.http_advertise)
+        endpoint = Endpoint(app, port, settings.http_host, settings.http_advertise, trusted_proxies=settings.trusted_proxies)
         endpoint.start()
         keeper.publish(endpoint.address)
         self._publish_endpoint(keeper.lease)

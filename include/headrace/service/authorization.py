@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import Error, NotFoundError, PermissionDeniedError
+from headrace.errors import Error, PermissionDeniedError
 from headrace.jobs.registry import is_known
-from headrace.model.access import Permissions, Privilege, as_pattern
+from headrace.model.access import Permissions, Principal, Privilege, as_pattern
 from headrace.model.paths import ROOT
 from headrace.model.tree_status import TreeStatus
 from headrace.pipes.kind import PIPE
@@ -51,16 +51,13 @@ class CatalogAuthorizer:
         """Create an authorizer of the users of a catalog."""
         self._catalog = catalog
 
-    def permissions(self, user: str) -> Permissions:
-        """Return what a user may do; nothing if the user does not exist any more."""
-        try:
-            return self._catalog.access.permissions(user)
-        except NotFoundError:
-            return Permissions(user)
+    def permissions(self, principal: Principal) -> Permissions:
+        """Return what a principal may do; see `Authorizer`."""
+        return self._catalog.access.permissions_of(principal)
 
-    def authorize(self, user: str, rights: Sequence[Right]) -> None:
-        """Return if the user has all of the rights; see `Authorizer`."""
-        permissions = self.permissions(user)
+    def authorize(self, principal: Principal, rights: Sequence[Right]) -> None:
+        """Return if a principal has all of the rights; see `Authorizer`."""
+        permissions = self.permissions(principal)
         if permissions.is_administrator:
             return
         lacking = [right for right in rights if not self._is_allowed(right, permissions)]

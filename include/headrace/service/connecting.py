@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from headrace.model.access import Principal
 from headrace.model.clock import Clock, SystemClock
 from headrace.runtime.context import open_context
 from headrace.service.authentication import identify
@@ -26,6 +27,7 @@ def connect(
     password: str | None = None,
     clock: Clock | None = None,
     settings: Settings | None = None,
+    principal: Principal | None = None,
     authorizer: Authorizer | None = None,
 ) -> Connection:
     """Open a home; create it if it is missing.
@@ -39,7 +41,8 @@ def connect(
         password: Password of the user. Defaults to the setting `password`; needed once the catalog has users.
         clock: What `now` means. Defaults to the machine's clock.
         settings: All settings; `home` overrides theirs.
-        authorizer: Decides what the user may do, without a password. Defaults to one that goes by the catalog's grants.
+        principal: Who acts, for a program that has found out itself, in place of user and password.
+        authorizer: Decides what the principal may do. Defaults to one that goes by the catalog's grants.
 
     Raises:
         AuthenticationError: There is no such user, or the password is wrong, or needed.
@@ -55,10 +58,10 @@ def connect(
     language = (dialect or effective.dialect).lower()
     check_dialect(language)
     context = open_context(effective, clock or SystemClock())
-    if authorizer is None:
+    if principal is None:
         try:
-            user, authorizer = identify(context, user, password)
+            principal = identify(context, user, password)
         except BaseException:
             context.catalog.close()
             raise
-    return Connection(Session(context, language, database, user=user or "", authorizer=authorizer))
+    return Connection(Session(context, language, database, principal=principal, authorizer=authorizer))

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from headrace.context import Context
+from headrace.model.access import Principal
 from headrace.queries.running import RunningQueries
-from headrace.runtime.http import NO_OPTIONS, StatementOptions, StatementResult
+from headrace.runtime.http import NO_OPTIONS, StatementOptions, StatementResult, token_holder
+from headrace.service.authentication import taken_on_trust
 from headrace.service.authorization import CatalogAuthorizer
-from headrace.service.rights import AllowAll, Authorizer
+from headrace.service.rights import Authorizer
 from headrace.service.session import Session
-
-HTTP_USER: Final = "http"
-"""The name of holders of the token who name no user. They may do everything."""
 
 
 def sql_runner(context: Context, authorizer: Authorizer | None = None, queries: RunningQueries | None = None) -> SqlRunner:
-    """Return what is behind `POST /sql`. `authorizer` decides for those who name no user; without it, they may do everything."""
-    return SqlRunner(context, authorizer or AllowAll(), CatalogAuthorizer(context.catalog), queries or RunningQueries(context))
+    """Return what is behind `POST /sql`. The default `authorizer` goes by the grants of the catalog."""
+    return SqlRunner(context, authorizer or CatalogAuthorizer(context.catalog), queries or RunningQueries(context))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,6 @@ class SqlRunner:
 
     context: Context
     authorizer: Authorizer
-    grants: CatalogAuthorizer
     queries: RunningQueries
 
     def __call__(
@@ -35,31 +32,30 @@ class SqlRunner:
         sql: str,
         dialect: str,
         database: str | None = None,
-        user: str | None = None,
+        principal: Principal | None = None,
         options: StatementOptions = NO_OPTIONS,
     ) -> StatementResult:
-        """Run a statement of a user, or of the administrator if there is none. Raise `headrace.errors.Error`."""
+        """Run a statement of a principal, or of who has the token if it is None. Raise `headrace.errors.Error`."""
         # With one row more, it is known whether there are more.
         max_rows = None if options.max_rows is None else options.max_rows + 1
         session = Session(
             self.context,
             dialect,
             database,
-            user=user or HTTP_USER,
-            authorizer=self._authorizer_of(user),
+            principal=principal or token_holder(None, ""),
+            authorizer=self.authorizer,
             reads_files=False,
             queries=self.queries,
-            address=options.origin,
             label=options.label,
             max_rows=max_rows,
         )
         result = session.execute(sql)
         return StatementResult(result.table, result.affected)
 
-    def cancel(self, user: str | None, label: str) -> bool:
+    def cancel(self, user: str, label: str) -> bool:
         """End the queries that a user runs under a label; return False if there are none."""
-        return self.queries.cancel(user or HTTP_USER, label)
+        return self.queries.cancel(user, label)
 
-    def _authorizer_of(self, user: str | None) -> Authorizer:
-        """Return what decides for a user. As long as the catalog has none, a name is taken on trust, as everywhere."""
-        return self.authorizer if user is None or not self.context.catalog.access.has_users() else self.grants
+    def vouch(self, name: str | None, origin: str) -> Principal:
+        """Return as whom the holder of the token acts: with all rights, unless they name a user and there are some."""
+        return token_holder(name, origin) if name is None else taken_on_trust(self.context.catalog, name, origin)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.errors import PermissionDeniedError
-from headrace.model.access import Permissions, Privilege, administrator
+from headrace.model.access import Permissions, Principal, Privilege
 from headrace.model.jobs import JobDefinition
 from headrace.model.needs import Needs
 from headrace.model.tables import Table
@@ -168,37 +168,31 @@ def denied_table(span: Span | None = None) -> PermissionDeniedError:
 
 
 class Authorizer(Protocol):
-    """Decides what users may do. Called once per list of stages, before the first is applied, and before points are written."""
+    """Decides what principals may do: once per list of stages, before the first is applied, and before points are written."""
 
-    def authorize(self, user: str, rights: Sequence[Right]) -> None:
-        """Return if the user has all of the rights.
+    def authorize(self, principal: Principal, rights: Sequence[Right]) -> None:
+        """Return if the principal has all of the rights.
 
         Raises:
-            PermissionDeniedError: The user lacks one.
+            PermissionDeniedError: It lacks one.
+            AuthenticationError: It has ended.
         """
         ...
 
-    def permissions(self, user: str) -> Permissions:
-        """Return what the user may do, by which paths are left out that they may not read."""
+    def permissions(self, principal: Principal) -> Permissions:
+        """Return what the principal may do, by which paths are left out that it may not read.
+
+        Raises:
+            AuthenticationError: It has ended.
+        """
         ...
 
 
-class AllowAll:
-    """Grants every right to every user."""
-
-    def authorize(self, user: str, rights: Sequence[Right]) -> None:
-        """Return without any check."""
-
-    def permissions(self, user: str) -> Permissions:
-        """Return the permissions of an administrator."""
-        return administrator(user)
-
-
-def authorize_points(authorizer: Authorizer, catalog: Catalog, user: str, series: Sequence[DeviceSeries]) -> None:
+def authorize_points(authorizer: Authorizer, catalog: Catalog, principal: Principal, series: Sequence[DeviceSeries]) -> None:
     """Ask for the rights to write to series, and to create those that are missing; see `Context.authorize_points`."""
-    if not series or authorizer.permissions(user).is_administrator:
+    if not series or authorizer.permissions(principal).is_administrator:
         return
     from headrace.trees.owners import missing_paths, paths_of
 
-    authorizer.authorize(user, on_paths(Privilege.WRITE_DATA, paths_of(series)))
-    authorizer.authorize(user, on_paths(Privilege.WRITE_SCHEMA, missing_paths(catalog, series)))
+    authorizer.authorize(principal, on_paths(Privilege.WRITE_DATA, paths_of(series)))
+    authorizer.authorize(principal, on_paths(Privilege.WRITE_SCHEMA, missing_paths(catalog, series)))

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error, InternalError, OperationalError, PermissionDeniedError
+from headrace.model.access import Principal
 from headrace.model.masking import masked
+from headrace.service.authorization import CatalogAuthorizer
 from headrace.service.concealment import Named, check_effects, concealed
 from headrace.service.dispatch import plan
 from headrace.service.remote import query_living_snode
 from headrace.service.results import Result
-from headrace.service.rights import AllowAll, Authorizer, Right, authorize_points
+from headrace.service.rights import Authorizer, Right, authorize_points
 from headrace.service.stage import SessionState, Stage, required_rights
 from headrace.service.statement_rights import statement_rights
 from headrace.sql import parse
@@ -39,31 +40,31 @@ class Session(SessionState):
         dialect: str = "tdengine",
         database: str | None = None,
         *,
-        user: str = "",
+        principal: Principal | None = None,
         authorizer: Authorizer | None = None,
         reads_files: bool = True,
         queries: RunningQueries | None = None,
-        address: str = "",
         label: str = "",
         max_rows: int | None = None,
     ) -> None:
         """Create a session.
 
-        The default user is that of the settings, the default `authorizer` allows everything. Statements that come from another
-        machine may not name files of this one (`reads_files`). `queries` registers and limits the session's queries. The audit log
-        has `address` as where the client comes from. `label` is that of its queries, by which the user can cancel them. `max_rows`
-        are as many rows of a query as the client wants; None for all.
+        The default principal is trusted, with the name in the settings; the default `authorizer` goes by the catalog's grants.
+        Statements that come from another machine may not name files of this one (`reads_files`). `queries` registers and limits the
+        session's queries. `label` is theirs, by which the user can cancel them. `max_rows` are as many rows of a query as the
+        client wants; None for all.
         """
-        user, self._authorizer = user or context.settings.login, authorizer or AllowAll()
+        principal = principal or Principal(context.settings.login, is_trusted=True)
+        self._authorizer = authorizer = authorizer or CatalogAuthorizer(context.catalog)
         context = replace(
             context,
-            user=user,
-            authorize_points=partial(authorize_points, self._authorizer, context.catalog, user),
-            permissions=partial(self._authorizer.permissions, user),
+            user=principal.name,
+            authorize_points=lambda series: authorize_points(authorizer, context.catalog, self.principal, series),
+            permissions=lambda: authorizer.permissions(self.principal),
         )
-        super().__init__(context, dialect, database, user, reads_files, queries, max_rows)
+        super().__init__(context, dialect, database, principal, reads_files, queries, max_rows)
         self._embedded: EmbeddedRunner | None = None
-        self.address, self.label = address, label
+        self.label = label
 
     def execute(self, text: str) -> Result:
         """Run one statement.
@@ -98,7 +99,7 @@ class Session(SessionState):
         """
         try:
             if rights:
-                self._authorizer.authorize(self.user, rights)
+                self._authorizer.authorize(self.principal, rights)
             try:
                 stages = make_stages()
             except Error as error:
@@ -112,7 +113,9 @@ class Session(SessionState):
         """Record in the audit log what the user has done, or was refused."""
         statement, reason = masked(text)[:MAX_AUDITED], "" if error is None else error.message
         action = statement.split(maxsplit=1)[0].upper() if statement.strip() else ""
-        self.context.catalog.audit_log.record(self.user, self.address, action, statement, is_allowed=error is None, reason=reason)
+        self.context.catalog.audit_log.record(
+            self.user, self.principal.origin, action, statement, is_allowed=error is None, reason=reason
+        )
 
     def stages(self, text: str) -> list[Stage]:
         """Plan a statement without applying it.
@@ -121,10 +124,9 @@ class Session(SessionState):
             PermissionDeniedError: The user lacks a right that its text needs; nothing has been looked up.
         """
         statement = parse(text, self.dialect)
-        if not isinstance(self._authorizer, AllowAll):
-            rights = statement_rights(statement, self.user)
-            if rights:
-                self._authorizer.authorize(self.user, rights)
+        rights = statement_rights(statement, self.user)
+        if rights:
+            self._authorizer.authorize(self.principal, rights)
         try:
             stages = plan(statement, self)
         except Error as error:
@@ -140,11 +142,11 @@ class Session(SessionState):
         Raises:
             PermissionDeniedError: The user lacks a right; nothing has been applied.
         """
-        self._authorizer.authorize(self.user, required_rights(stages))
+        self._authorizer.authorize(self.principal, required_rights(stages))
         reads_rows = is_query(stages)
         if reads_rows and text is not None:
             # A live snode has a warm Spark session.
-            user = None if isinstance(self._authorizer, AllowAll) else self.user
+            user = None if self.principal.is_trusted else self.user
             answer = query_living_snode(self.context, text, self.dialect, self.database, user)
             if answer is not None:
                 return answer
@@ -164,7 +166,7 @@ class Session(SessionState):
     def allows(self, rights: Sequence[Right]) -> bool:
         """Return whether the user has some rights."""
         try:
-            self._authorizer.authorize(self.user, rights)
+            self._authorizer.authorize(self.principal, rights)
         except PermissionDeniedError:
             return False
         return True

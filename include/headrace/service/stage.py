@@ -12,6 +12,7 @@ from headrace.service.rights import Right
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
     from headrace.context import Context
+    from headrace.model.access import Principal
     from headrace.queries.running import RunningQueries
 
 
@@ -33,16 +34,16 @@ class PlanningContext(Protocol):
 
 @dataclass(slots=True, eq=False)
 class SessionState:
-    """A session's context, dialect, user and current database, and whether its statements may read files of this machine.
+    """A session's context, dialect, principal and current database, and whether its statements may read files of this machine.
 
-    Only `database` changes, by USE. `queries` has the running queries of the snode that the session is in. Of the result of a
-    query, at least the first `max_rows` are returned; None for all.
+    `database` changes by USE, and `principal` with a new password of its own. `queries` has the running queries of the snode that
+    the session is in. Of the result of a query, at least the first `max_rows` are returned; None for all.
     """
 
     context: Context
     dialect: str
     database: str | None
-    user: str
+    principal: Principal
     reads_files: bool = True
     queries: RunningQueries | None = None
     max_rows: int | None = None
@@ -50,6 +51,15 @@ class SessionState:
     def allows(self, rights: Sequence[Right]) -> bool:  # noqa: ARG002
         """Return whether the user has some rights."""
         return True
+
+    @property
+    def user(self) -> str:
+        """The name under which the session acts."""
+        return self.principal.name
+
+    def record_owner(self) -> str:
+        """Return the owner of what the session creates, as whom it runs."""
+        return self.context.catalog.access.trust(self.user) if self.principal.is_trusted else self.user
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,12 @@ from fastapi import Request
 
 from headrace.catalog import Catalog
 from headrace.errors import AuthenticationError, NotFoundError, PermissionDeniedError
-from headrace.model.access import Permissions, Privilege, administrator
+from headrace.model.access import Permissions, Principal, Privilege, administrator
 from headrace.model.jobs import JobRecord
 from headrace.model.page_users import ANYBODY, parse_page_users
 from headrace.runtime.dag_ids import record_dag_id, snode_dag_id
 from headrace.runtime.trigger_metrics import CountedTriggers
-from headrace.service.authorization import CatalogAuthorizer
-from headrace.service.rights import AllowAll, Authorizer
+from headrace.service.authentication import taken_on_trust
 from headrace.service.visible_rows import as_seen, reads_values, sees_job, trigger_as_seen
 from headrace.settings import Settings
 
@@ -32,10 +31,9 @@ def headrace_user(settings: Settings, airflow_user: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StatementRights:
-    """The Headrace user of a statement, what decides what that user may do, and the snodes that may run it."""
+    """As whom a statement of the page is run, and the snodes that may run it."""
 
-    user: str
-    authorizer: Authorizer
+    principal: Principal
     snodes: frozenset[str]
 
 
@@ -123,16 +121,18 @@ class MappedAccess:
                 hint=f"an administrator of Airflow can give it: {', '.join(snodes)}",
             )
         names = frozenset(snodes[dag] for dag in allowed)
-        if not has_users:
-            return StatementRights(airflow_user, AllowAll(), names)
-        return StatementRights(require_user(catalog, self._settings, airflow_user), CatalogAuthorizer(catalog), names)
+        return StatementRights(page_principal(catalog, self._settings, airflow_user), names)
 
     def _permissions(self, user: Any) -> Permissions | None:
         """Return what the Headrace user may do; None if the catalog has no users."""
         catalog = self._catalog()
         if not catalog.access.has_users():
             return None
-        return CatalogAuthorizer(catalog).permissions(headrace_user(self._settings, self.user_name(user)))
+        name = headrace_user(self._settings, self.user_name(user))
+        try:
+            return catalog.access.permissions(name)
+        except NotFoundError:
+            return Permissions(name)
 
 
 def service_executor(settings: Settings) -> Callable[[str, str, str], None]:
@@ -142,27 +142,27 @@ def service_executor(settings: Settings) -> Callable[[str, str, str], None]:
         from headrace.service.connecting import connect
 
         with Catalog.open(settings.catalog) as catalog:
-            if not catalog.access.has_users():
-                with connect(settings=settings, dialect=dialect, user=airflow_user, authorizer=AllowAll()) as connection:
-                    connection.execute(sql)
-                return
-            user = require_user(catalog, settings, airflow_user)
-            with connect(settings=settings, dialect=dialect, user=user, authorizer=CatalogAuthorizer(catalog)) as connection:
+            principal = page_principal(catalog, settings, airflow_user)
+            with connect(settings=settings, dialect=dialect, principal=principal) as connection:
                 connection.execute(sql)
 
     return execute
 
 
-def require_user(catalog: Catalog, settings: Settings, airflow_user: str) -> str:
-    """Return the Headrace user of an Airflow user.
+def page_principal(catalog: Catalog, settings: Settings, airflow_user: str) -> Principal:
+    """Return as whom an Airflow user acts: under their own name until there are users, then as their Headrace user.
 
     Raises:
         AuthenticationError: There is none of that name.
     """
+    origin = f"page {airflow_user}"
+    principal = taken_on_trust(catalog, airflow_user, origin)
+    if principal.is_trusted:
+        return principal
     name = headrace_user(settings, airflow_user)
     try:
         catalog.access.permissions(name)
     except NotFoundError:
         hint = f"create the user {name}, or name another one for {airflow_user} by HEADRACE_PAGE_USERS"
         raise AuthenticationError(f"{name} is no user of Headrace", hint=hint) from None
-    return name
+    return Principal.named(name, origin)

@@ -92,7 +92,7 @@ class Worksheet:
             Error: An snode does not answer.
         """
         rights = self._access.statement_rights(user, changes=False)
-        body = {"label": label, "user": rights.user}
+        body = {"label": label, "user": rights.principal.name}
         answers = [post(endpoint_of(snode), "/sql/cancel", body, JSON, ANSWER_S) for snode in self._snodes(rights)]
         return any(b"true" in content for _, content in filter(None, answers))
 
@@ -114,7 +114,7 @@ class Worksheet:
         return complete(text, cursor, dialect, database, self._names(dialect, database, rights))
 
     def _names(self, dialect: str, database: str | None, rights: StatementRights) -> VisibleNames:
-        session = Session(self._context(), dialect, database, user=rights.user, authorizer=rights.authorizer, reads_files=False)
+        session = Session(self._context(), dialect, database, principal=rights.principal, reads_files=False)
         return VisibleNames(session.context, partial(self._children, rights))
 
     def _children(self, rights: StatementRights, path: str) -> list[str]:
@@ -138,7 +138,7 @@ class Worksheet:
             "sql": statement.sql,
             "dialect": statement.dialect,
             "database": statement.database or None,
-            "user": rights.user,
+            "user": rights.principal.name,
             "origin": origin,
             "label": statement.label,
             "max_rows": max_rows,

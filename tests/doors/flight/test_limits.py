@@ -11,8 +11,9 @@ import pytest
 from headrace.doors.flight import limits
 from headrace.doors.flight.limits import FlightLimits
 from headrace.doors.flight.statements import ClientStatements
-from headrace.doors.gate import DoorConnection, Gate, Origin
+from headrace.doors.gate import DoorConnection, Gate
 from headrace.errors import LimitError, NotFoundError, OperationalError
+from headrace.model.connections import Origin
 from headrace.runtime.budget import Budget
 from tests.doors.flight.conftest import PASSWORD
 

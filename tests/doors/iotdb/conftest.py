@@ -14,16 +14,18 @@ from headrace.doors.gate import Gate
 from headrace.doors.iotdb.door import IotdbDoor
 from headrace.doors.options import DoorOptions
 from headrace.errors import AuthenticationError
+from headrace.model.access import Principal
+from headrace.model.connections import Origin
 from tests.support.iotdb_client import iotdb_client  # noqa: F401  (fixture)
 
 USER, PASSWORD = "root", "secret"
 START = 1_700_000_000_000
 
 
-def authenticate(user: str, password: str) -> str:
+def authenticate(user: str, password: str, origin: Origin) -> Principal:
     if (user, password) != (USER, PASSWORD):
         raise AuthenticationError("wrong user or password", hint="check both")
-    return user
+    return Principal(user, origin=str(origin))
 
 
 @contextmanager

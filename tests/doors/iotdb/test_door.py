@@ -30,7 +30,7 @@ from headrace.doors.iotdb.door import IotdbDoor
 from headrace.doors.iotdb.statuses import NO_PERMISSION, SUCCESS
 from headrace.doors.options import DoorOptions
 from headrace.errors import ConfigurationError, PermissionDeniedError
-from headrace.model.access import Permissions, Privilege, administrator
+from headrace.model.access import Permissions, Principal, Privilege, administrator
 from headrace.pipes.iotdb.connection import BrokenConnectionError, Connection, Login, Node
 from headrace.pipes.iotdb.queries import query
 from headrace.pipes.iotdb.tls import client_context
@@ -102,13 +102,13 @@ def test_a_certificate_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 class ReadOnly:
     """Lets users read."""
 
-    def authorize(self, user: str, rights: Sequence[Right]) -> None:
+    def authorize(self, principal: Principal, rights: Sequence[Right]) -> None:
         missing = [right for right in rights if right.action not in (Action.READ, Action.DESCRIBE, Privilege.READ_SCHEMA)]
         if missing:
-            raise PermissionDeniedError(f"user {user} may not {missing[0]}", hint="ask for it")
+            raise PermissionDeniedError(f"user {principal.name} may not {missing[0]}", hint="ask for it")
 
-    def permissions(self, user: str) -> Permissions:
-        return administrator(user)
+    def permissions(self, principal: Principal) -> Permissions:
+        return administrator(principal.name)
 
 
 def test_calls_that_need_a_right_are_rejected_without_it(tmp_path: Path) -> None:

@@ -17,10 +17,12 @@ from headrace.doors.iotdb.grouping import TabletCall, write_calls
 from headrace.doors.iotdb.messages import InsertTablet
 from headrace.doors.iotdb.tablets import AnyTablet, EncodedTablet, Tablet, TabletColumn
 from headrace.errors import PermissionDeniedError, StorageError, TypeMismatchError
+from headrace.model.access import Principal
 from headrace.model.tables import Table
 from headrace.model.trees import TREE_TABLE
 from headrace.model.types import DataType, TypeKind
 from headrace.storage.delta.commits import WriteMetrics
+from tests.doors.iotdb.conftest import authenticate
 
 KINDS = {TypeKind.INT: pa.int32(), TypeKind.DOUBLE: pa.float64(), TypeKind.BOOL: pa.bool_()}
 CALLS = 20
@@ -45,8 +47,8 @@ def write_together(
     plant: headrace.Connection, tablets: Sequence[AnyTablet], user: str = "root"
 ) -> list[type[BaseException] | None]:
     """Write tablets by a call each, and return the types of their errors."""
-    gate = Gate(plant.session.context, lambda name, _: name)
-    calls = [TabletCall(gate.create_session(user, None, "iotdb"), "insertTablet", [one]) for one in tablets]
+    gate = Gate(plant.session.context, authenticate)
+    calls = [TabletCall(gate.create_session(Principal(user), None, "iotdb"), "insertTablet", [one]) for one in tablets]
     write_calls(calls)
     return [None if call.error is None else type(call.error) for call in calls]
 
@@ -195,10 +197,10 @@ def test_calls_that_create_series_in_a_database_that_cannot_be_written_fail_at_o
 def test_the_error_of_a_call_to_several_databases_names_those_that_are_written(
     plant: headrace.Connection, outage: Outage, order: int
 ) -> None:
-    gate = Gate(plant.session.context, lambda name, _: name)
+    gate = Gate(plant.session.context, authenticate)
     tablets = [tablet("root.bad.d", 1, 1), tablet("a", 1, 1)][::order]
     calls = (tablets, [tablet("b", 1, 1)])
-    both, good = (TabletCall(gate.create_session("root", None, "iotdb"), "insertTablets", own) for own in calls)
+    both, good = (TabletCall(gate.create_session(Principal("root"), None, "iotdb"), "insertTablets", own) for own in calls)
     write_calls([both, good])
     assert isinstance(both.error, StorageError)
     assert both.error.message == "the log is damaged; only the points of root.plant are written"

@@ -20,12 +20,21 @@ USERS = Table("users", METADATA, UserColumns)
 
 
 class DroppedUserColumns(TypedColumns):
-    """Columns of `dropped_users`, whose jobs stop. Other owners that are no users were administrators before there were users."""
+    """Columns of `dropped_users`, whose jobs stop."""
 
     name: Named[str] = Column(NAME, primary_key=True)
 
 
 DROPPED_USERS = Table("dropped_users", METADATA, DroppedUserColumns)
+
+
+class TrustedOwnerColumns(TypedColumns):
+    """Columns of `trusted_owners`: names that are no users and own jobs with all rights, as no one had to say who they are."""
+
+    name: Named[str] = Column(NAME, primary_key=True)
+
+
+TRUSTED_OWNERS = Table("trusted_owners", METADATA, TrustedOwnerColumns)
 
 
 class RoleColumns(TypedColumns):

@@ -7,29 +7,50 @@ import hmac
 import secrets
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow.flight as flight
 
-from headrace.doors.gate import DoorConnection, Gate, Origin
+from headrace.doors.gate import DoorConnection, Gate
 from headrace.errors import AuthenticationError, Error
+from headrace.model.addresses import client_address, parse_networks
+from headrace.model.connections import Origin
+from headrace.runtime.passwords import LoginPausedError
 from headrace.sql import check_dialect
 
 DOOR: Final = "flight"
 IDLE_S: Final = 3600.0
 """A connection that is not used for so long is closed: Flight does not say when a client is gone."""
+MAX_WAITING: Final = 1_000
+"""Handshakes whose password has yet to be looked at; of more, the oldest are forgotten."""
 Headers = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What a client has said of itself when it came with a password: who it is, and the language and database of its statements."""
+
+    user: str
+    password: str = field(repr=False)
+    dialect: str = ""
+    database: str | None = None
+    digest: str = ""
 
 
 @dataclass
 class Login:
-    """An open connection with its token."""
+    """An open connection with its token; or the greeting of a client whose password has not been looked at yet."""
 
     token: str
-    connection: DoorConnection
     used: float
+    greeting: Greeting
+    connection: DoorConnection | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 def header(headers: Headers, *names: str) -> str:
@@ -37,21 +58,31 @@ def header(headers: Headers, *names: str) -> str:
     return next((str(headers[name][0]) for name in names if headers.get(name)), "")
 
 
+def peer_address(peer: str) -> str:
+    """Return the address of a peer of gRPC, such as `ipv4:10.0.0.7:1234`, as host:port."""
+    return unquote(peer.partition(":")[2])
+
+
 class Logins:
-    """The connections of clients by token. Thread-safe."""
+    """The connections of clients by token. Thread-safe.
+
+    Arrow does not say from where a call comes before it is handled, so that passwords are looked at then. Only the handshake is
+    never handled: its password is looked at when it begins, and is at the next call if it has to wait.
+    """
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
+        self._proxies = parse_networks(gate.context.settings.trusted_proxies)
         self._lock = threading.Lock()
         self._secret = secrets.token_bytes(32)
-        self._by_token: dict[str, Login] = {}
+        self._by_token: OrderedDict[str, Login] = OrderedDict()
         self._by_header: dict[str, str] = {}
 
-    def find(self, headers: Headers, peer: str) -> Login:
-        """Return the connection of a call; open one for a user who comes with a password.
+    def begin(self, headers: Headers, *, is_handshake: bool) -> Login:
+        """Return the login of a call, which may have yet to be checked; see `enter`.
 
         Raises:
-            AuthenticationError: The call has neither a token nor a user with the right password.
+            AuthenticationError: The call has neither a token nor a user with a password.
         """
         self._close_idle()
         scheme, _, value = header(headers, "authorization").partition(" ")
@@ -59,18 +90,49 @@ class Logins:
         if scheme.lower() == "bearer":
             login = self._by_token.get(value)
         elif scheme.lower() == "basic":
-            login = self._by_token.get(self._by_header.get(self._digest(value, headers), "")) or self._open(value, headers, peer)
+            digest = self._digest(value, headers)
+            login = self._by_token.get(self._by_header.get(digest, "")) or self._greet(value, headers, digest)
+            if is_handshake and login.connection is None:
+                with suppress(LoginPausedError):
+                    self._open(login, Origin(DOOR))
+                self._keep(login)
         if login is None:
             raise AuthenticationError("the call has no valid token", hint="send user and password, as by Basic authentication")
         login.used = time.monotonic()
         return login
+
+    def enter(self, login: Login, peer: str, forwarded: str) -> DoorConnection:
+        """Return the connection of a call that comes from a peer of gRPC, and open it if it is not yet.
+
+        Raises:
+            AuthenticationError: The password is wrong, or another one by now, or the user is gone.
+        """
+        origin = Origin(DOOR, client_address(peer_address(peer), forwarded, self._proxies))
+        with login.lock:
+            if login.connection is None:
+                try:
+                    self._open(login, origin)
+                except AuthenticationError:
+                    self.close(login.token)
+                    raise
+                self._keep(login)
+            connection = login.connection
+        assert connection is not None
+        if connection.origin != origin:
+            connection.move(origin)
+        try:
+            connection.check()
+        except AuthenticationError:
+            self.close(login.token)
+            raise
+        return connection
 
     def close(self, token: str) -> None:
         """Close a connection. Idempotent."""
         with self._lock:
             login = self._by_token.pop(token, None)
             self._by_header = {digest: other for digest, other in self._by_header.items() if other != token}
-        if login is not None:
+        if login is not None and login.connection is not None:
             self._gate.close(login.connection)
 
     def is_open(self, token: str) -> bool:
@@ -82,17 +144,27 @@ class Logins:
         for token in list(self._by_token):
             self.close(token)
 
-    def _open(self, value: str, headers: Headers, peer: str) -> Login:
+    def _greet(self, value: str, headers: Headers, digest: str) -> Login:
         user, password = read_basic(value)
         dialect = (header(headers, "dialect", "x-headrace-dialect") or self._gate.context.settings.dialect).lower()
         check_dialect(dialect)
         database = header(headers, "database", "x-headrace-database") or None
-        connection = self._gate.open(Origin(DOOR, peer), user, password, dialect, database)
-        login = Login(secrets.token_urlsafe(32), connection, time.monotonic())
+        return Login(secrets.token_urlsafe(32), time.monotonic(), Greeting(user, password, dialect, database, digest))
+
+    def _open(self, login: Login, origin: Origin) -> None:
+        greeting = login.greeting
+        login.connection = self._gate.open(origin, greeting.user, greeting.password, greeting.dialect, greeting.database)
+        login.greeting = replace(greeting, password="")
+
+    def _keep(self, login: Login) -> None:
+        """Let the client come again with the token, or with the same headers if it has been checked."""
         with self._lock:
             self._by_token[login.token] = login
-            self._by_header[self._digest(value, headers)] = login.token
-        return login
+            if login.connection is not None:
+                self._by_header[login.greeting.digest] = login.token
+            waiting = [token for token, other in self._by_token.items() if other.connection is None]
+            for token in waiting[: -MAX_WAITING or None]:
+                del self._by_token[token]
 
     def _digest(self, value: str, headers: Headers) -> str:
         """Return what a client that sends its password with each call is known by, until users change.
@@ -105,7 +177,9 @@ class Logins:
 
     def _close_idle(self) -> None:
         oldest = time.monotonic() - IDLE_S
-        for token in [login.token for login in list(self._by_token.values()) if login.used < oldest or login.connection.is_killed]:
+        logins = [(login, login.connection) for login in list(self._by_token.values())]
+        ended = [login.token for login, own in logins if login.used < oldest or (own is not None and own.is_killed)]
+        for token in ended:
             self.close(token)
 
 
@@ -124,8 +198,8 @@ def read_basic(value: str) -> tuple[str, str]:
 class CallLogin(flight.ServerMiddleware):  # type: ignore[misc]
     """The login of one call, which sends the token to the client."""
 
-    def __init__(self, login: Login) -> None:
-        self.login = login
+    def __init__(self, login: Login, forwarded: str) -> None:
+        self.login, self.forwarded = login, forwarded
 
     def sending_headers(self) -> dict[str, str]:
         """Return the headers of the response."""
@@ -138,10 +212,11 @@ class LoginFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     def __init__(self, logins: Logins) -> None:
         self._logins = logins
 
-    def start_call(self, info: Any, headers: Headers) -> CallLogin:  # noqa: ARG002
+    def start_call(self, info: Any, headers: Headers) -> CallLogin:
         """Return the login of a call, or reject the call."""
         try:
-            return CallLogin(self._logins.find(headers, header(headers, "x-forwarded-for")))
+            login = self._logins.begin(headers, is_handshake=info.method == flight.FlightMethod.HANDSHAKE)
+            return CallLogin(login, ",".join(map(str, headers.get("x-forwarded-for", ()))))
         except AuthenticationError as error:
             raise flight.FlightUnauthenticatedError(str(error)) from None
         except Error as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -41,12 +41,14 @@ ACTIONS: Final = {
 
 
 def as_call(method: Callable[P, T]) -> Callable[P, T]:
-    """Have a method of the server run as one of the calls of its user."""
+    """Have a method of the server run as one of the calls of its user, once it is known who that is."""
 
     @wraps(method)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        server, context = args[0], args[1]
-        with server._limits.call(context.get_middleware("login").login.connection.user):  # type: ignore[attr-defined]
+        server, context = cast(FlightSqlServer, args[0]), cast(Any, args[1])
+        call = context.get_middleware("login")
+        connection = server._logins.enter(call.login, context.peer(), call.forwarded)
+        with server._limits.call(connection.user):
             return method(*args, **kwargs)
 
     return run

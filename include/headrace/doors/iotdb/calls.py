@@ -131,6 +131,11 @@ def reads_rows(frame: bytes) -> bool:
     return method_of(frame) in READING and SHORT_STATEMENT.search(frame, 0, MAX_HEAD_BYTES) is None
 
 
+def logs_in(frame: bytes) -> bool:
+    """Return whether a frame is a call that checks a password."""
+    return method_of(frame) == "openSession"
+
+
 def answer(client: Client, call: Call) -> bytes:
     """Return the frame of the answer to a call. No error leaves it."""
     method = METHODS.get(call.method)

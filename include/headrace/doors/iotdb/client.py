@@ -15,8 +15,9 @@ from headrace.model.types import TypeKind
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
-    from headrace.doors.gate import DoorConnection, Gate, Origin
+    from headrace.doors.gate import DoorConnection, Gate
     from headrace.doors.iotdb.tablets import AnyTablet
+    from headrace.model.connections import Origin
     from headrace.service.results import Result
     from headrace.service.rights import Right
     from headrace.service.session import Session
@@ -65,7 +66,7 @@ class Client:
             raise AuthenticationError("Log in failed. Either you are not authorized or the session has timed out.").with_status(
                 NOT_LOGGED_IN
             )
-        self._connection.check()
+        self._connection.check_living()
         return self._connection
 
     @property

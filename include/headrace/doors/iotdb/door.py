@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 import uvloop
 
-from headrace.doors.gate import Gate, Origin
+from headrace.doors.gate import Gate
 from headrace.doors.iotdb.batching import Answer, write_batches, writes_tablets
-from headrace.doors.iotdb.calls import PARAMETERS, answer, reads_rows
+from headrace.doors.iotdb.calls import PARAMETERS, answer, logs_in, reads_rows
 from headrace.doors.iotdb.client import Client
 from headrace.doors.iotdb.frames import MAX_PENDING_BYTES, FrameProtocol
 from headrace.doors.iotdb.transfer_memory import RequestMemory
@@ -25,7 +25,9 @@ from headrace.doors.iotdb.wire import MalformedCallError, read_call
 from headrace.doors.options import DoorOptions, door_options
 from headrace.doors.tls import server_context
 from headrace.errors import ConfigurationError
+from headrace.model.connections import Origin
 from headrace.runtime.budget import Budget
+from headrace.runtime.http import MAX_LOGINS
 
 if TYPE_CHECKING:
     from headrace.runtime.door import Door
@@ -59,9 +61,10 @@ class IotdbDoor:
         self.gate, self._options, self._max_connections = gate, options, max_connections
         self._loop = uvloop.new_event_loop()
         self.pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix=NAME)
-        # Long queries leave threads for logins and writes.
+        # Long queries, and many wrong passwords, leave threads for other calls.
         self.queries = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix=f"{NAME}-queries")
-        self.places = {pool: Budget(MAX_CALLS, MAX_USER_CALLS) for pool in (self.pool, self.queries)}
+        self.logins = ThreadPoolExecutor(MAX_LOGINS, thread_name_prefix=f"{NAME}-logins")
+        self.places = {pool: Budget(MAX_CALLS, MAX_USER_CALLS) for pool in (self.pool, self.queries, self.logins)}
         self.budget = Budget(MAX_PENDING_BYTES, MAX_USER_BYTES)
         self.requests = RequestMemory()
         self._socket: socket.socket | None = None
@@ -99,7 +102,7 @@ class IotdbDoor:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(STOP_S)
-        for pool in (self.pool, self.queries):
+        for pool in (self.pool, self.queries, self.logins):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def accept(self, connection: IotdbConnection) -> bool:
@@ -165,7 +168,7 @@ class IotdbConnection(FrameProtocol):
         if writes_tablets(frame):
             self._door.writes.submit((self._client, frame), partial(self._reply, ends=ends))
             return
-        pool = self._door.queries if reads_rows(frame) else self._door.pool
+        pool = self._door.logins if logs_in(frame) else self._door.queries if reads_rows(frame) else self._door.pool
         places, owner = self._door.places[pool], self.owner
         places.reserve(owner, 1, partial(self._start, pool, owner, frame, ends=ends))
 

@@ -15,6 +15,7 @@ from headrace.doors.iotdb.insertion import plan_calls, plan_tablets, write_right
 from headrace.doors.iotdb.storing import MissingSeriesError
 from headrace.doors.iotdb.tablets import EncodedTablet, device_nodes, first_prefix
 from headrace.errors import Error, ProgrammingError, StaleDefinitionError, TransientError, UserCodeError
+from headrace.model.access import Principal
 from headrace.model.paths import join_path
 from headrace.trees.databases import DEFAULT_LEVEL
 
@@ -67,15 +68,15 @@ def write_calls(calls: Sequence[TabletCall]) -> None:
 
 
 def group_calls(calls: Sequence[TabletCall]) -> list[list[TabletCall]]:
-    """Return calls by user and databases."""
+    """Return calls by principal and databases."""
     if not calls:
         return []
     context = calls[0].session.context
     with sharing_reads(context):
         trees = frozenset(context.catalog.trees.databases())
-    groups: dict[tuple[str, frozenset[str]], list[TabletCall]] = defaultdict(list)
+    groups: dict[tuple[Principal, frozenset[str]], list[TabletCall]] = defaultdict(list)
     for call in calls:
-        groups[call.session.user, call.databases(trees)].append(call)
+        groups[call.session.principal, call.databases(trees)].append(call)
     return list(groups.values())
 
 

@@ -9,64 +9,88 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import AuthenticationError, ConfigurationError
-from headrace.secrets import ENCRYPTED, encrypt, reveal
+from headrace.errors import AuthenticationError
+from headrace.model.access import Principal
+from headrace.model.connections import Origin
+from headrace.secrets import signing_keys
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from headrace.runtime.http import Authenticate
     from headrace.settings import Settings
 
+NAME: Final = "tdengine"
 KNOWN_S: Final = 10.0
 """Seconds for which a password that was right is not checked again: a client sends it with each request, and checking is slow."""
 MAX_KNOWN: Final = 10_000
-Credentials = tuple[str, str]
+TOKEN_S: Final = 86_400
+"""Seconds for which a token replaces a name and a password."""
+PURPOSE: Final = "tokens of taosd"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a request carries: a name and a password, or a token that is genuine and has not expired, which has a principal."""
+
+    user: str
+    password: str
+    principal: Principal | None = None
 
 
 class Access:
     """Authenticates requests. Thread-safe."""
 
-    def __init__(self, authenticate: Callable[[str, str], str], settings: Settings) -> None:
-        """Create it; `authenticate` takes a name and a password and returns the user."""
+    def __init__(self, authenticate: Authenticate, settings: Settings) -> None:
+        """Create it; `authenticate` checks names and passwords."""
         self._authenticate = authenticate
         self._settings = settings
         self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
-        self._known: dict[bytes, tuple[str, float]] = {}
+        self._known: dict[bytes, tuple[Principal, float]] = {}
 
-    def known_user(self, credentials: Credentials) -> str | None:
-        """Return the user whose password was right a short time ago; None if it has to be checked."""
-        user, until = self._known.get(self._digest(credentials), ("", 0.0))
-        return user if until > time.monotonic() else None
+    def known(self, credentials: Credentials) -> Principal | None:
+        """Return who has a token, or the password of whom was right a short time ago; None if it has to be checked.
 
-    def user(self, credentials: Credentials) -> str:
-        """Return the user of a name and a password. Takes as long as the check of a password.
+        A principal whose password has changed has ended, and may do nothing.
+        """
+        if credentials.principal is not None:
+            return credentials.principal
+        principal, until = self._known.get(self._digest(credentials), (None, 0.0))
+        return principal if until > time.monotonic() else None
+
+    def principal(self, credentials: Credentials, origin: Origin) -> Principal:
+        """Return who has a name and a password. Takes as long as the check of a password.
 
         Raises:
             AuthenticationError: There is no such user, or the password is wrong.
         """
-        user = self._authenticate(*credentials)
+        principal = self._authenticate(credentials.user, credentials.password, origin)
         with self._lock:
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
-            self._known[self._digest(credentials)] = (user, time.monotonic() + KNOWN_S)
-        return user
+            self._known[self._digest(credentials)] = (principal, time.monotonic() + KNOWN_S)
+        return principal
 
-    def token(self, user: str, password: str) -> str:
-        """Return a token that replaces a name and a password, as long as these are right.
+    def token(self, user: str, password: str, origin: Origin) -> str:
+        """Return a token that replaces a name and a password for `TOKEN_S`, as long as the user has this password.
 
         Raises:
             AuthenticationError: There is no such user, or the password is wrong.
         """
-        self.user((user, password))
-        return encrypt(json.dumps([user, password]), self._settings).removeprefix(ENCRYPTED)
+        principal = self.principal(Credentials(user, password), origin)
+        content = json.dumps([principal.user, principal.token, principal.credentials, int(time.time()) + TOKEN_S]).encode()
+        return f"{base64.urlsafe_b64encode(content).decode()}.{self._signatures(content)[0]}"
 
     def credentials(self, authorization: str, query: Mapping[str, str]) -> Credentials:
-        """Return the name and the password that a request carries, in its header or in the parameters `u` and `p`, or `token`.
+        """Return what a request carries in its header or in the parameters `u` and `p`, or `token`.
 
         Raises:
-            AuthenticationError: It has none, or they cannot be read.
+            AuthenticationError: It carries nothing, or what cannot be read, or a token that is not genuine or has expired.
         """
         scheme, _, text = authorization.strip().partition(" ")
         text = text.strip()
@@ -80,19 +104,35 @@ class Access:
             case "" if "token" in query:
                 return self._token_credentials(query["token"])
             case "" if "u" in query:
-                return query["u"], query.get("p", "")
+                return Credentials(query["u"], query.get("p", ""))
         raise refusal()
 
     def _token_credentials(self, token: str) -> Credentials:
+        text, _, signature = token.partition(".")
         try:
-            user, password = json.loads(reveal(ENCRYPTED + token, self._settings))
-        except (ConfigurationError, ValueError):
+            content = base64.b64decode(text, altchars="-_", validate=True)
+        except ValueError:
             raise refusal() from None
-        return user, password
+        if not any(hmac.compare_digest(signature.encode(), own.encode()) for own in self._signatures(content)):
+            raise refusal()
+        user, token_id, credentials, expires = json.loads(content)
+        if time.time() >= expires:
+            raise refusal()
+        return Credentials(user, "", Principal(user, token_id, credentials))
+
+    def _signatures(self, content: bytes) -> list[str]:
+        """Return the signatures of a token by the keys that there are, the one that is used first."""
+        return [hmac.digest(key, content, hashlib.sha256).hex() for key in signing_keys(PURPOSE, self._settings)]
 
     def _digest(self, credentials: Credentials) -> bytes:
         """Return what represents credentials in memory."""
-        return hmac.digest(self._key, json.dumps(credentials).encode(), hashlib.sha256)
+        return hmac.digest(self._key, json.dumps([credentials.user, credentials.password]).encode(), hashlib.sha256)
+
+
+def origin_of(request: Request) -> Origin:
+    """Return where a request comes from."""
+    client = request.client
+    return Origin(NAME, "" if client is None else f"{client.host}:{client.port}")
 
 
 def basic_text(text: str) -> str:
@@ -106,7 +146,7 @@ def split(text: str) -> Credentials:
     user, colon, password = text.partition(":")
     if not colon:
         raise refusal()
-    return user, password
+    return Credentials(user, password)
 
 
 def refusal() -> AuthenticationError:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.to_thread import run_sync
@@ -14,14 +14,15 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route, Router
 
-from headrace.doors.gate import Origin, TooManyConnectionsError
-from headrace.doors.tdengine.access import Access, Credentials
+from headrace.doors.gate import TooManyConnectionsError
+from headrace.doors.tdengine.access import NAME, Access, Credentials, origin_of
 from headrace.doors.tdengine.answers import Format, answer, zone_name
 from headrace.doors.tdengine.codes import OTHER, code_of, description
 from headrace.doors.tdengine.ingest import MAX_BODY_BYTES, Ingestion
 from headrace.doors.tdengine.schemaless.writes import SchemalessWriter
 from headrace.errors import AuthenticationError, DataError, Error, InternalError
 from headrace.model.masking import masked
+from headrace.runtime.http import MAX_LOGINS
 from headrace.runtime.http_limits import MAX_SQL_BYTES, RequestLimits, TooLargeError, TooSlowError
 
 if TYPE_CHECKING:
@@ -29,13 +30,12 @@ if TYPE_CHECKING:
 
     from headrace.compute import AnyPlan
     from headrace.doors.gate import Gate
+    from headrace.model.access import Principal
+    from headrace.model.connections import Origin
     from headrace.service.results import Result
 
 logger = logging.getLogger(__name__)
 
-NAME: Final = "tdengine"
-MAX_LOGINS: Final = 8
-"""Passwords that are checked at the same time."""
 Handle = Callable[["Request"], Awaitable[Response]]
 
 
@@ -50,46 +50,41 @@ class RestInterface:
 
     async def sql(self, request: Request) -> Response:
         """Run the statement in the body, in the database of the path, if there is one."""
-        user = await self.user(request)
+        principal = await self.principal(request)
         format = format_of(request)
         database = request.path_params.get("database")
-        async with self.limits.body(request, user, MAX_SQL_BYTES) as body:
+        async with self.limits.body(request, principal.name, MAX_SQL_BYTES) as body:
             sql = text_of(body)
-        result, plan = await self.limits.run(user, self.run, origin_of(request), user, sql, database)
+        result, plan = await self.limits.run(principal.name, self.run, origin_of(request), principal, sql, database)
         return StreamingResponse(answer(result, plan, format), media_type="application/json")
 
     async def login(self, request: Request) -> Response:
         """Return a token that replaces a name and a password."""
         names = request.path_params
-        token = await run_sync(self.access.token, names["user"], names["password"], limiter=self.logins)
+        token = await run_sync(self.access.token, names["user"], names["password"], origin_of(request), limiter=self.logins)
         return JSONResponse({"code": 0, "desc": token})
 
-    async def user(self, request: Request) -> str:
-        """Return the user of a request, or raise `AuthenticationError`."""
-        return await authenticated(self.access, self.access.credentials(*credentials_of(request)), self.logins)
+    async def principal(self, request: Request) -> Principal:
+        """Return who sends a request, or raise `AuthenticationError`."""
+        return await authenticated(self.access, self.access.credentials(*credentials_of(request)), origin_of(request), self.logins)
 
-    def run(self, origin: Origin, user: str, sql: str, database: str | None) -> tuple[Result, AnyPlan | None]:
+    def run(self, origin: Origin, principal: Principal, sql: str, database: str | None) -> tuple[Result, AnyPlan | None]:
         """Run a statement in a session of its own."""
-        connection = self.gate.open_as(origin, user, NAME, database)
+        connection = self.gate.open_as(origin, principal, NAME, database)
         try:
             return connection.run(sql)
         finally:
             self.gate.close(connection)
 
 
-async def authenticated(access: Access, credentials: Credentials, limiter: anyio.CapacityLimiter) -> str:
-    """Return the user of credentials; checking a password takes a thread."""
-    known = access.known_user(credentials)
-    return known if known is not None else await run_sync(access.user, credentials, limiter=limiter)
+async def authenticated(access: Access, credentials: Credentials, origin: Origin, limiter: anyio.CapacityLimiter) -> Principal:
+    """Return who has credentials; checking a password takes a thread."""
+    known = access.known(credentials)
+    return known if known is not None else await run_sync(access.principal, credentials, origin, limiter=limiter)
 
 
 def credentials_of(request: Request) -> tuple[str, dict[str, str]]:
     return request.headers.get("authorization", ""), dict(request.query_params)
-
-
-def origin_of(request: Request) -> Origin:
-    client = request.client
-    return Origin(NAME, "" if client is None else f"{client.host}:{client.port}")
 
 
 def text_of(body: bytes) -> str:

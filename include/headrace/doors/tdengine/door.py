@@ -54,6 +54,7 @@ class TDengineDoor:
             tls=server_context(options),
             max_connections=settings.door_connections,
             setting="HEADRACE_TDENGINE_PORT",
+            trusted_proxies=settings.trusted_proxies,
             protocol=small_write_protocol(ingestion),
         )
         self._endpoint.start()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,15 +15,18 @@ from anyio.to_thread import run_sync
 from starlette.responses import JSONResponse, Response
 
 from headrace.doors.batches import Batches
+from headrace.doors.tdengine.access import NAME, origin_of
 from headrace.doors.tdengine.codes import code_of, description
 from headrace.doors.tdengine.schemaless.writes import JSON, TELNET, Outcome, SchemalessWriter, Target
 from headrace.errors import AuthenticationError, Error, InternalError, NotFoundError, PermissionDeniedError, TerminalError
+from headrace.runtime.http import MAX_LOGINS
 from headrace.runtime.http_limits import RequestLimits, TooLargeError, TooSlowError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from headrace.doors.tdengine.access import Access
+    from headrace.model.access import Principal
 
 logger = logging.getLogger(__name__)
 
@@ -50,19 +54,19 @@ class Ingestion:
         self._delay_s = delay_ms / 1_000
         self._batches: dict[Target, Batches[bytes, Outcome]] = {}
         self._writers = ThreadPoolExecutor(MAX_BATCHES, thread_name_prefix="schemaless")
-        self._logins = anyio.CapacityLimiter(MAX_BATCHES)
+        self._logins = anyio.CapacityLimiter(MAX_LOGINS)
 
     async def influx(self, request: Request) -> Response:
         """Write line protocol, as clients of InfluxDB 1 and 2 send it."""
         query = dict(request.query_params)
-        return await self._answer(request, lambda user: line_target(user, query), influx_error)
+        return await self._answer(request, lambda principal: line_target(principal, query), influx_error)
 
     async def opentsdb(self, request: Request, protocol: str) -> Response:
         """Write points of OpenTSDB."""
         database = request.path_params["database"]
-        return await self._answer(request, lambda user: Target(user, database, protocol), opentsdb_error)
+        return await self._answer(request, lambda principal: Target(principal, database, protocol), opentsdb_error)
 
-    async def _answer(self, request: Request, target: Callable[[str], Target], describe: Describe) -> Response:
+    async def _answer(self, request: Request, target: Callable[[Principal], Target], describe: Describe) -> Response:
         try:
             error = await self._write(request, target)
         except Error as raised:
@@ -72,23 +76,25 @@ class Ingestion:
             error = InternalError(f"{type(unexpected).__name__}: {unexpected}")
         return Response(status_code=204) if error is None else describe(error)
 
-    async def _write(self, request: Request, target: Callable[[str], Target]) -> Outcome:
+    async def _write(self, request: Request, target: Callable[[Principal], Target]) -> Outcome:
         access = self._access
         credentials = access.credentials(request.headers.get("authorization", ""), dict(request.query_params))
-        user = access.known_user(credentials)
-        if user is None:
-            user = await run_sync(access.user, credentials, limiter=self._logins)
-        chosen = target(user)
-        async with self._limits.body(request, user, MAX_BODY_BYTES) as body:
+        principal = access.known(credentials)
+        if principal is None:
+            principal = await run_sync(access.principal, credentials, origin_of(request), limiter=self._logins)
+        # Requests of several connections are written together, so the address of none is theirs.
+        chosen = target(replace(principal, origin=NAME))
+        async with self._limits.body(request, principal.name, MAX_BODY_BYTES) as body:
             return await self._written(chosen, body)
 
-    def known_user(self, authorization: str, parameters: Mapping[str, str]) -> str | None:
-        """Return the user of a request if the password was right a short time ago; None if it has to be checked.
+    def known(self, authorization: str, parameters: Mapping[str, str]) -> Principal | None:
+        """Return who sends a request if the password was right a short time ago; None if it has to be checked.
 
         Raises:
             AuthenticationError: There are no credentials, or they cannot be read.
         """
-        return self._access.known_user(self._access.credentials(authorization, parameters))
+        principal = self._access.known(self._access.credentials(authorization, parameters))
+        return None if principal is None else replace(principal, origin=NAME)
 
     def try_reserve(self, user: str, size: int) -> bool:
         """Reserve memory for a body of a user, unless others wait for it or there is too little."""
@@ -135,10 +141,10 @@ class Ingestion:
         }
 
 
-def line_target(user: str, parameters: Mapping[str, str]) -> Target:
+def line_target(principal: Principal, parameters: Mapping[str, str]) -> Target:
     """Return where lines are written, by the parameters of a URL of InfluxDB 1, or of InfluxDB 2, whose bucket is the database."""
     database = parameters.get("db") or parameters.get("bucket", "").partition("/")[0]
-    return Target(user, database, unit=parameters.get("precision") or "ns")
+    return Target(principal, database, unit=parameters.get("precision") or "ns")
 
 
 def http_status(error: Error) -> int:

@@ -78,12 +78,12 @@ class SmallWrite:
             return
         self._is_taken = True
         if self.more_body:
-            self._ingestion.release(self._target.user, self._size)
+            self._ingestion.release(self._target.principal.name, self._size)
         else:
             self._ingestion.submit(self._target, bytes(self.body), self._answer)
 
     def _answer(self, error: Outcome) -> None:
-        self._ingestion.release(self._target.user, self._size)
+        self._ingestion.release(self._target.principal.name, self._size)
         if not self.disconnected:
             self.response_complete = True
             self._protocol.answer(error, keep_alive=self.keep_alive)
@@ -116,7 +116,7 @@ class SmallWriteProtocol(LimitedProtocol):
         if not OTHERWISE_READ.isdisjoint(headers) or not length.isdigit() or int(length) > HIGH_WATER_LIMIT:
             return None
         target, size = self._target(headers), int(length)
-        if target is None or not self._ingestion.try_reserve(target.user, size):
+        if target is None or not self._ingestion.try_reserve(target.principal.name, size):
             return None
         return SmallWrite(self, self._ingestion, target, size, keep_alive=self.parser.should_keep_alive())
 
@@ -142,8 +142,8 @@ class SmallWriteProtocol(LimitedProtocol):
             return None
         try:
             parameters = dict(parse_qsl((url.query or b"").decode("ascii"), keep_blank_values=True))
-            user = self._ingestion.known_user(authorization.decode("latin-1"), parameters)
-            return None if user is None else line_target(user, parameters)
+            principal = self._ingestion.known(authorization.decode("latin-1"), parameters)
+            return None if principal is None else line_target(principal, parameters)
         except (Error, UnicodeDecodeError):
             return None
 

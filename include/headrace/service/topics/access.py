@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from headrace.errors import Error, NotFoundError, PermissionDeniedError, ProgrammingError
@@ -81,6 +82,9 @@ def plan_alter_user(statement: model.AlterUser, session: PlanningContext) -> lis
             access.set_administrator(hashed)
         else:
             access.change_user(name, password=hashed, is_enabled=statement.is_enabled)
+        if is_own and session.principal.credentials:
+            # Other sessions of the user end. This one has shown who it is.
+            session.principal = replace(session.principal, credentials=access.credentials(name))
 
     title = f"change the password of user {name}" if password is not None else f"change whether user {name} may log in"
     return [change(title, apply, DESCRIBE_CATALOG if is_own else MANAGE_USER)]

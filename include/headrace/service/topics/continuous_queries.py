@@ -66,7 +66,7 @@ def record_query(definition: JobDefinition, context: Context) -> Stage:
     """Record a continuous query, which is executed from then on, with the rights that its owner has then."""
 
     def apply(session: SessionState) -> None:
-        session.context.catalog.jobs.create(replace(definition, owner=session.user), state=JobState.RUNNING)
+        session.context.catalog.jobs.create(replace(definition, owner=session.record_owner()), state=JobState.RUNNING)
 
     def describe() -> list[str]:
         schedule = definition.schedule

@@ -101,7 +101,7 @@ def drop_function(function: RegisteredFunction) -> Stage:
 
 def describe_library_function(name: str, class_name: str, kind: FunctionKind, session: SessionState) -> RegisteredFunction:
     """Return what is to be registered for a class of the function library."""
-    return RegisteredFunction(name, class_name, kind=kind, owner=session.user, created=session.context.clock.now())
+    return RegisteredFunction(name, class_name, kind=kind, owner=session.record_owner(), created=session.context.clock.now())
 
 
 def load_function(statement: CreateFunction, source: CodeSource, session: SessionState) -> RegisteredFunction:
@@ -124,7 +124,7 @@ def load_function(statement: CreateFunction, source: CodeSource, session: Sessio
         kind=FunctionKind(description.kind),
         artifact=artifact,
         vectorized=description.vectorized,
-        owner=session.user,
+        owner=session.record_owner(),
         created=session.context.clock.now(),
     )
 

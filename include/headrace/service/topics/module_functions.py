@@ -91,7 +91,7 @@ def load_module(statement: CreateModuleFunction, source: CodeSource, session: Se
         dialect=DIALECT,
         kind=kind,
         artifact=artifact,
-        owner=session.user,
+        owner=session.record_owner(),
         created=session.context.clock.now(),
         output_type=str(statement.output_type),
         buffer_size=statement.buffer_size,

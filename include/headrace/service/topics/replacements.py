@@ -56,7 +56,7 @@ def redefine(
     definition = replace(record.definition, sql=to_sql(altered, record.definition.dialect))
 
     def apply(session: SessionState) -> None:
-        owned = replace(definition, owner=session.user) if takes_over else definition
+        owned = replace(definition, owner=session.record_owner()) if takes_over else definition
         session.context.catalog.jobs.redefine(owned, user=session.user)
         session.context.catalog.events.record("job", definition.id, "ALTERED", ", ".join(changes))
 
@@ -146,7 +146,7 @@ def rebuild(
         replaces = Replacement(old.id, clears) if old.target == plan.target.id else None
         # Airflow identifies the job of a DAG by the time of creation, so it has to increase.
         created = max(session.context.clock.now(), old.created + 1)
-        owner = session.user if differences else old.owner
+        owner = session.record_owner() if differences else old.owner
         definition = plan.definition(created=created, snode=old.snode, dialect=old.dialect, replaces=replaces, owner=owner)
         with recording_stream(plan, session.context, old):
             replace_stream(session.context, plan, definition, record)

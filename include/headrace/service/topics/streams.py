@@ -50,7 +50,7 @@ def record_stream(plan: StreamPlan, planning: PlanningContext, *, if_not_exists:
         from headrace.streams.lifecycle import create
 
         now, snode = session.context.clock.now(), session.context.settings.snode
-        definition = plan.definition(created=now, snode=snode, dialect=session.dialect, owner=session.user)
+        definition = plan.definition(created=now, snode=snode, dialect=session.dialect, owner=session.record_owner())
         with recording_stream(plan, session.context):
             create(session.context, plan, definition, if_not_exists=if_not_exists)
 

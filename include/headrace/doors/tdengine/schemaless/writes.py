@@ -19,6 +19,7 @@ from headrace.doors.tdengine.schemaless.records import UNITS, json_records, line
 from headrace.doors.tdengine.schemaless.schema import missing_subtables, prepare_table, wider
 from headrace.doors.tdengine.schemaless.series import Series, series_of_json, series_of_line
 from headrace.errors import DataError, Error, PermissionDeniedError, ProgrammingError, StaleDefinitionError, TransientError
+from headrace.model.access import Principal
 from headrace.model.types import TypeKind
 from headrace.pipes.formats.records import ID, Problems
 from headrace.service.results import Result
@@ -38,15 +39,15 @@ JSON: Final = "json"
 Outcome = Error | None
 Unavailable = dict[str, TransientError]
 """Why tables could not be written, by name."""
-OpenSession = Callable[[str, str], Session]
-"""Opens a session of a user in a database."""
+OpenSession = Callable[[Principal, str], Session]
+"""Opens a session of a principal in a database."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What requests of one group have in common: the user, the database, the protocol, and the unit of times in line protocol."""
+    """What requests of one group have in common: principal, database, protocol, and the unit of times in line protocol."""
 
-    user: str
+    principal: Principal
     database: str
     protocol: str = LINE
     unit: str = "ns"
@@ -107,7 +108,7 @@ class SchemalessWriter:
         """
         described = f"WRITE to {target.database}"
         with with_statement(described):
-            session = self.open_session(target.user, target.database)
+            session = self.open_session(target.principal, target.database)
             try:
                 with sharing_reads(session.context):
                     return self._write(session, target, bodies, unavailable)

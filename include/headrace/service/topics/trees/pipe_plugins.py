@@ -97,7 +97,7 @@ def load_plugin(statement: CreatePipePlugin, source: CodeSource, session: Sessio
         statement.class_name,
         artifact,
         description.secrets,
-        owner=session.user,
+        owner=session.record_owner(),
         created=context.clock.now(),
     )
 

@@ -79,7 +79,7 @@ def record_pipe(
     def apply(session: SessionState) -> None:
         from headrace.pipes.lifecycle import forget, initial_progress
 
-        owned = replace(job, owner=session.user)
+        owned = replace(job, owner=session.record_owner())
         check_receiver(pipe_context(owned, session), plugins[PipeStage.SINK], stages[PipeStage.SINK])
         definition = with_stages(owned, protect(stages, plugins, session), plugins, started=job.created)
         is_created = False

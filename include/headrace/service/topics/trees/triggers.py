@@ -127,7 +127,7 @@ def new_trigger(statement: CreateTrigger, artifact: Artifact, session: SessionSt
         statement.class_name,
         artifact,
         dict(statement.attributes),
-        owner=session.user,
+        owner=session.record_owner(),
         created=session.context.clock.now(),
     )
 
