@@ -8,7 +8,7 @@ PROPERTIES := $(patsubst %,tests/streams/test_%.py,windows batching maintained f
 PROSE := include plugins dags spark_jobs benchmarks bin deploy docs Makefile Dockerfile docker-compose.yaml README.md CHANGELOG.md CONTRIBUTING.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign campaign-streams campaign-kills campaign-powercuts campaign-cases campaign-combinations campaign-statements campaign-bytes campaign-year conformance soak s3-server iotdb-server test-airflow test-object-store compose-processes upgrade compare-iotdb check format setup bench lock docs screenshots site clean
+.PHONY: help demo test campaign campaign-streams campaign-kills campaign-powercuts campaign-cases campaign-combinations campaign-statements campaign-bytes campaign-leaks campaign-year conformance soak s3-server iotdb-server test-airflow test-object-store compose-processes upgrade compare-iotdb check format setup bench lock docs screenshots site clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -43,6 +43,9 @@ campaign-combinations: setup ## Play streams, continuous queries and pipes with 
 
 campaign-statements: setup ## Execute random statements of both dialects, of which none may fail by accident (STATEMENTS=100000 SEED=1)
 	HEADRACE_STATEMENTS=$$(( $(or $(STATEMENTS),100000) / 2 )) HEADRACE_DRAW_SEED=$(or $(SEED),0) bin/run-tests tests/combinations/test_statements.py
+
+campaign-leaks: setup ## Let random users try random statements, to whom nothing that is hidden may make a difference (USERS=200 SEED=1)
+	HEADRACE_LEAKS=$(or $(USERS),200) HEADRACE_DRAW_SEED=$(or $(SEED),0) bin/run-tests tests/security/test_leaks.py
 
 campaign-bytes: setup ## Read random bytes as all that reads bytes from outside does, of which none may fail by accident (INPUTS=10000000 SEED=1)
 	HEADRACE_FUZZ_INPUTS=$(or $(INPUTS),10000000) HEADRACE_DRAW_SEED=$(or $(SEED),0) bin/run-tests tests/fuzz
