@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -343,3 +343,24 @@ def test_clients_that_do_not_read_are_cut_off(endpoint: Endpoint, monkeypatch: p
     with send_head(endpoint, head):
         wait_until(lambda: connections, "the connection")
         wait_until(lambda: not connections, "its end")
+
+
+def test_connections_beyond_the_limit_take_the_place_of_idle_ones() -> None:
+    app = create_app(Guard("secret"), run_sql, lambda: Health(True, {}), lambda: "")
+    served = Endpoint(app, max_connections=5)
+    served.start()
+    with ExitStack() as stack:
+        idle = [stack.enter_context(send_head(served, "GET /health HTTP/1.1\r\n")) for _ in range(20)]
+        assert httpx.get(f"{served.address}/health", trust_env=False).status_code == 200
+        assert any(is_closed(one) for one in idle)
+    served.stop()
+
+
+def is_closed(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import threading
+from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -67,23 +68,30 @@ class OpenConnections:
         self._numbers = itertools.count(secrets.randbelow(1 << 30) + 1)
         self._lock = threading.Lock()
         self._connections: dict[int, OpenConnection] = {}
+        self._users: Counter[str] = Counter()
 
     def next_id(self) -> int:
         """Return the number of a new connection."""
         return next(self._numbers)
 
     def add(self, connection: OpenConnection, max_count: int) -> bool:
-        """Add a connection, unless `max_count` are open; return whether it was added."""
+        """Add a connection, unless `max_count` are open, or nine in ten of them of the user; return whether it was added."""
         with self._lock:
-            if len(self._connections) >= max_count:
+            if len(self._connections) >= max_count or self._users[connection.user] >= max_count - max_count // 10:
                 return False
             self._connections[connection.id] = connection
+            self._users[connection.user] += 1
             return True
 
     def remove(self, id: int) -> OpenConnection | None:
         """Remove and return a connection; None if it is not open."""
         with self._lock:
-            return self._connections.pop(id, None)
+            connection = self._connections.pop(id, None)
+            if connection is not None:
+                self._users[connection.user] -= 1
+                if not self._users[connection.user]:
+                    del self._users[connection.user]
+            return connection
 
     def all(self) -> list[OpenConnection]:
         """Return the open connections."""

@@ -38,9 +38,16 @@ class LimitedProtocol(HttpToolsProtocol):
         self._reads_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first request."""
+        """Wait for the first request, if need be in place of a connection that has none."""
         super().connection_made(transport)
         self._limit()
+        limit = self.limit_concurrency
+        if limit is not None and len(self.connections) >= limit:
+            idle = (one for one in self.connections if one is not self and isinstance(one, LimitedProtocol) and one.is_idle)
+            other = next(idle, None)
+            if other is not None:
+                self.connections.discard(other)
+                other.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
@@ -95,6 +102,11 @@ class LimitedProtocol(HttpToolsProtocol):
         """Send more."""
         super().resume_writing()
         self._unlimit()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is in progress."""
+        return self._reads_head or (not self._reads_body and (self.cycle is None or self.cycle.response_complete))
 
     def begin_body(self) -> None:
         """Note that all of a head is there."""

@@ -178,10 +178,11 @@ def test_idle_connections_need_no_threads(door: IotdbDoor, session: Connection) 
         assert threading.active_count() <= before + 2
 
 
-def test_connections_beyond_the_limit_are_closed(door: IotdbDoor) -> None:
+def test_connections_beyond_the_limit_take_the_place_of_those_that_have_not_logged_in(door: IotdbDoor, session: Connection) -> None:
     with ExitStack() as stack:
         opened = [stack.enter_context(socket.create_connection(("127.0.0.1", door.port), 30)) for _ in range(110)]
-        assert is_closed(opened[-1])
+        assert is_closed(opened[0])
+        assert is_served(session)
 
 
 def is_closed(connection: socket.socket) -> bool:

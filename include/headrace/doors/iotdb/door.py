@@ -70,7 +70,7 @@ class IotdbDoor:
         self._socket: socket.socket | None = None
         self._tls: ssl.SSLContext | None = None
         self._stopping = asyncio.Event()
-        self._connections: set[IotdbConnection] = set()
+        self._connections: dict[IotdbConnection, None] = {}
         self._thread = threading.Thread(target=self._run, name=NAME, daemon=True)
         self.writes = write_batches(self.pool, gate.context.settings.group_commit_ms)
         self._has_started = threading.Event()
@@ -106,16 +106,20 @@ class IotdbDoor:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def accept(self, connection: IotdbConnection) -> bool:
-        """Note an open connection; return False if there are too many."""
+        """Note an open connection, if need be in place of the oldest that has not logged in; return False if there is none."""
         if len(self._connections) >= self._max_connections:
             logger.warning("closing a connection: %d are open", len(self._connections))
-            return False
-        self._connections.add(connection)
+            stranger = next((one for one in self._connections if not one.is_logged_in), None)
+            if stranger is None:
+                return False
+            self.forget(stranger)
+            stranger.abort("others connect")
+        self._connections[connection] = None
         return True
 
     def forget(self, connection: IotdbConnection) -> None:
         """Note that a connection has ended."""
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
