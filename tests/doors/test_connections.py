@@ -47,13 +47,13 @@ def test_no_more_connections_are_opened_than_may_be(served: Served) -> None:
 
 def test_a_user_leaves_connections_to_others(served: Served) -> None:
     gate = Gate(served.context, authenticator(served.context), max_connections=10)
-    opened = [gate.open_as(Origin("iotdb", ""), "root", "tdengine") for _ in range(9)]
+    opened = [gate.open_as(Origin("iotdb"), Principal("root"), "tdengine") for _ in range(9)]
     with pytest.raises(TooManyConnectionsError):
-        gate.open_as(Origin("iotdb", ""), "root", "tdengine")
-    opened.append(gate.open_as(Origin("iotdb", ""), "nobody", "tdengine"))
+        gate.open_as(Origin("iotdb"), Principal("root"), "tdengine")
+    opened.append(gate.open_as(Origin("iotdb"), Principal("nobody"), "tdengine"))
     for connection in opened:
         gate.close(connection)
-    gate.close(gate.open_as(Origin("iotdb", ""), "root", "tdengine"))
+    gate.close(gate.open_as(Origin("iotdb"), Principal("root"), "tdengine"))
 
 
 def test_clients_learn_the_version_of_the_language_and_who_they_are(served: Served) -> None:

@@ -27,6 +27,10 @@ KEPT: dict[str, tuple[bytes, ...]] = {
         b"\x00\x00\x00\x02\x01\x05\x00\x00\x00\x02\x02\x01\x03" + bytes(8) + b"\x01\x00\x00\x00\x00\x00\x00\x00\x02\x01@",
         b"\x00\x00\x00\x00\x7f\xff\xff\xff\x04\x02\x00" + bytes(8),
     ),
+    "iotdb-pipe": (
+        TARGETS["iotdb-pipe"].seeds[1].replace(b"\0\0\0\x03\0\0\0\x01", b"\0\0\0\x02\0\0\0\x01"),
+        TARGETS["iotdb-pipe"].seeds[1].replace(b"\0\0\0\x03\0\0\0\x01", b"\0\0\0\x09\0\0\0\x01"),
+    ),
     "opentsdb": (
         b'{"metric":"m","timestamp":1,"value":1,"tags":{"a":' + b"1" * 400 + b"}}",
         b'{"metric":"m\\ud800","timestamp":1,"value":1,"tags":{"a":"\\udc00"}}',

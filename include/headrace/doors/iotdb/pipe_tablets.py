@@ -25,7 +25,9 @@ def read_raw_tablet(content: Content) -> Tablet:
     device, rows = content.text(), row_count(content)
     names, types = read_optional_schemas(content)
     times = read_times(content, rows) if content.flag() else np.empty(0, np.int64)
-    nulls = read_bit_maps(content, len(types))
+    if len(times) != rows:
+        raise DataError(f"a tablet of {rows} rows has no times", hint="send what the client library serializes")
+    nulls = read_bit_maps(content, len(types), rows)
     has_values = content.flag()
     columns = [read_optional_column(content, type_, rows, mask) for type_, mask in zip(types, nulls, strict=True) if has_values]
     aligned = content.flag()
@@ -61,19 +63,18 @@ def read_schema(content: Content) -> tuple[str, DataType]:
     return name, type_of_code(code)
 
 
-def read_bit_maps(content: Content, columns: int) -> list[Mask | None]:
+def read_bit_maps(content: Content, columns: int, rows: int) -> list[Mask | None]:
     """Read for each column of a raw tablet which rows are NULL."""
     if not content.flag():
         return [None] * columns
-    return [read_bit_map(content) if content.flag() else None for _ in range(columns)]
+    return [read_bit_map(content, rows) if content.flag() else None for _ in range(columns)]
 
 
-def read_bit_map(content: Content) -> Mask:
-    """Read the bits of NULL rows, with their count and size before them."""
-    rows = row_count(content)
-    packed = content.binary()
-    if len(packed) * 8 < rows:
-        raise DataError(f"{len(packed)} bytes have no bits for {rows} rows", hint="send what the client library serializes")
+def read_bit_map(content: Content, rows: int) -> Mask:
+    """Read the bits of NULL rows, with their count and size before them. There may be bits for more rows."""
+    count, packed = row_count(content), content.binary()
+    if min(count, len(packed) * 8) < rows:
+        raise DataError(f"{count} bits are not enough for {rows} rows", hint="send what the client library serializes")
     return Content.unpacked(packed, rows)
 
 
