@@ -17,7 +17,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from headrace.errors import EgressDeniedError, ProgrammingError
-from headrace.model.egress import NONE, Address, Endpoint, EndpointKind, IpAddress, address_of, as_ipv4, parse_rules
+from headrace.model.egress import Address, Endpoint, EndpointKind, IpAddress, address_of, as_ipv4, parse_locations, parse_rules
 from headrace.model.masking import masked
 from headrace.settings import Settings
 
@@ -151,9 +151,9 @@ class EgressPolicy:
         for own in own_locations(self.settings):
             if is_below(location, own) or is_below(own, location):
                 raise denied(endpoint, hint="use a place apart from the home, the warehouse and the folders of code")
-        texts = [part.strip() for part in self.settings.external_locations.split(",") if part.strip()]
-        allowed = [canonical(part) for part in texts if part != NONE]
-        if not (any(is_below(location, prefix) for prefix in allowed) or (not texts and self._is_open())):
+        allowed = map(canonical, parse_locations(self.settings.external_locations))
+        is_limited = bool(self.settings.external_locations.strip())
+        if not any(is_below(location, prefix) for prefix in allowed) and (is_limited or not self._is_open()):
             raise denied(endpoint)
         return location
 

@@ -6,25 +6,36 @@ import functools
 import getpass
 import os
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from headrace.errors import ConfigurationError
 from headrace.model.addresses import parse_networks
 from headrace.model.dag_options import parse_dag_options
-from headrace.model.egress import parse_rules
+from headrace.model.egress import parse_locations, parse_rules
 from headrace.model.page_users import parse_page_users
 from headrace.model.snodes import MAX_LEASE_MS
-from headrace.model.spark_options import mask_options, parse_spark_options
+from headrace.model.spark_options import check_java_options, mask_options, parse_spark_options
 from headrace.model.streams import MAX_STREAMS_PER_DATABASE
 from headrace.model.tables import HISTORY_HOURS
 
 MEMORY_PATTERN: Final = r"^\d+[kmgtKMGT]$"
 MAY_HAVE_SECRETS: Final = frozenset({"airflow_database_url", "catalog_url", "driver_java_options", "secret_key", "spark_options"})
 """Settings whose invalid values are not shown."""
+PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
+    "dag_options": parse_dag_options,
+    "driver_java_options": check_java_options,
+    "egress": parse_rules,
+    "external_locations": parse_locations,
+    "page_users": parse_page_users,
+    "spark_options": parse_spark_options,
+    "trusted_proxies": parse_networks,
+}
+"""What reads the texts of settings, by which they are checked."""
 
 
 def setting(default: Any, description: str, **constraints: Any) -> Any:
@@ -377,49 +388,10 @@ class Settings(BaseSettings):
         find_project(), "Folder with `bin/`, `dags/` and `spark_jobs/`: the checkout, or a part of the package."
     )
 
-    @field_validator("egress")
+    @field_validator(*PARSERS)
     @classmethod
-    def _check_egress(cls, text: str) -> str:
-        parse_rules(text)
-        return text
-
-    @field_validator("external_locations")
-    @classmethod
-    def _check_external_locations(cls, text: str) -> str:
-        for part in text.split(","):
-            if "://" in part and not part.strip().lower().startswith(("file://", "s3://", "s3a://")):
-                raise ValueError(f"{part.strip()} is neither a path nor a URI of S3")
-        return text
-
-    @field_validator("spark_options")
-    @classmethod
-    def _check_spark_options(cls, text: str) -> str:
-        parse_spark_options(text)
-        return text
-
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _check_trusted_proxies(cls, text: str) -> str:
-        parse_networks(text)
-        return text
-
-    @field_validator("page_users")
-    @classmethod
-    def _check_page_users(cls, text: str) -> str:
-        parse_page_users(text)
-        return text
-
-    @field_validator("dag_options")
-    @classmethod
-    def _check_dag_options(cls, text: str) -> str:
-        parse_dag_options(text)
-        return text
-
-    @field_validator("driver_java_options")
-    @classmethod
-    def _check_driver_java_options(cls, text: str) -> str:
-        if "-Xmx" in text:
-            raise ValueError("set the heap size with HEADRACE_DRIVER_MEMORY instead of -Xmx")
+    def _check_text(cls, text: str, info: ValidationInfo) -> str:
+        PARSERS[str(info.field_name)](text)
         return text
 
     @property

@@ -176,6 +176,15 @@ def parse_rules(text: str) -> tuple[EgressRule, ...]:
     return tuple(parse_rule(entry) for entry in entries if entry and entry != NONE)
 
 
+def parse_locations(text: str) -> tuple[str, ...]:
+    """Return the paths and URIs that commas separate; raise `ValueError` for a URI that is none of a file or of S3."""
+    entries = [entry.strip() for entry in text.split(",")]
+    for entry in entries:
+        if "://" in entry and not entry.lower().startswith(("file://", "s3://", "s3a://")):
+            raise ValueError(f"{entry} is neither a path nor a URI of S3")
+    return tuple(entry for entry in entries if entry and entry != NONE)
+
+
 def parse_rule(text: str) -> EgressRule:
     """Return the rule of a text; raise `ValueError` if it is not valid."""
     prefix, separator, pattern = text.partition("=")

@@ -109,3 +109,9 @@ def mask_option(option: str) -> str:
 def mask_options(text: str) -> str:
     """Hide the secret values of options."""
     return " ".join(shlex.quote(mask_option(part)) for part in shlex.split(text))
+
+
+def check_java_options(text: str) -> None:
+    """Raise `ValueError` for options of the JVM that have a setting of their own."""
+    if "-Xmx" in text:
+        raise ValueError("set the heap size with HEADRACE_DRIVER_MEMORY instead of -Xmx")
