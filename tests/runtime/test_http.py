@@ -335,6 +335,20 @@ def test_a_head_has_a_largest_size(endpoint: Endpoint, head: str) -> None:
         assert connection.recv(1024) == b""
 
 
+@pytest.mark.parametrize("sent", ["POST /sql HTTP/1.1\r\n" + "a:b\r\n" * 1_000, "GET /health HTTP/1.1\r\n\r\n" * 10_000])
+def test_small_things_are_not_sent_without_end(endpoint: Endpoint, sent: str) -> None:
+    with send_head(endpoint, sent) as connection, suppress(ConnectionError):
+        while connection.recv(1 << 20):
+            pass
+
+
+def test_requests_that_are_sent_at_once_are_answered_in_order(endpoint: Endpoint) -> None:
+    with send_head(endpoint, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n" * 50) as connection:
+        answers = b""
+        while answers.count(b"HTTP/1.1 200 OK") < 50:
+            answers += connection.recv(1 << 20)
+
+
 def test_clients_that_do_not_read_are_cut_off(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.runtime.http_server.TIMEOUT_S", 0.05)
     body = '{"sql":"large"}'

@@ -24,6 +24,9 @@ WILDCARD_HOSTS: Final = ("", "0.0.0.0", "::")
 MAX_CONNECTIONS: Final = 10_000
 MAX_HEAD_BYTES: Final = 64 << 10
 """The largest request line and headers of a request."""
+MAX_HEADERS: Final = 100
+MAX_PIPELINED: Final = 100
+"""Requests of a connection that wait for the answers to those before them."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -73,13 +76,18 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; what follows a body is none."""
-        if self._reads_head:
+        if len(self.headers) >= MAX_HEADERS:
+            self.transport.abort()
+        elif self._reads_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin to answer."""
+        """Begin to answer, or have the request wait for those before it, which a client may send at once."""
         self.begin_body()
-        super().on_headers_complete()
+        if len(self.pipeline) >= MAX_PIPELINED:
+            self.transport.abort()
+        else:
+            super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """Note that all of a request is there."""
