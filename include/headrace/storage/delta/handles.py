@@ -54,7 +54,7 @@ GAPS: Final = ("Expected contiguous commit files", "DELTA_VERSIONS_NOT_CONTIGUOU
 GAP_PAUSES_S: Final = (0.0, 0.01, 0.05, 0.2, 0.5)
 # delta-rs reads the last checkpoint faster than this many log entries are read.
 MAX_FOLLOWED: Final = 1_000
-DATA_FILE: Final = re.compile(r"[^/\s'\"]+\.parquet")
+DATA_FILE: Final = re.compile(r"(?<![^/\s'\"])[^/\s'\"]+\.parquet")
 Result = TypeVar("Result")
 CachedRows = LruCache[str, pa.Table]
 """Rows of data files, by path. A data file never changes."""

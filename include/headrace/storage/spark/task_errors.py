@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace import errors
 from headrace.errors import Error, InternalError, OperationalError
-from headrace.storage.delta.handles import missing_file
+from headrace.storage.delta.handles import DATA_FILE, missing_file
 
 TASK_ERROR: Final = re.compile(
     r"^headrace\.errors\.(?P<kind>\w+): \[\w+\] (?P<message>.*)(?:\n *hint: (?P<hint>.*))?", re.MULTILINE
@@ -17,9 +17,7 @@ TASK_ERROR: Final = re.compile(
 LAST_LINE: Final = re.compile(r"^(?:\w+\.)*(?P<kind>\w+)(?::.*)?$")
 CAUSE: Final = re.compile(r"^Caused by: (?:[\w$]+\.)*(?P<kind>[\w$]+)(?:: (?P<message>.*))?$", re.MULTILINE)
 """A cause in a stack trace of Java. The last one is what happened first."""
-MISSING_FILE: Final = re.compile(
-    r"(?:FileNotFoundException|NoSuchFileException|NoSuchKey|FILE_NOT_EXIST)\b.*?(?P<file>[^/\s]+\.parquet)"
-)
+MISSING: Final = re.compile(r"FileNotFoundException|NoSuchFileException|NoSuchKey|FILE_NOT_EXIST")
 PASSING: Final = (OSError, MemoryError)
 """What the machine of a worker may be the cause of."""
 
@@ -47,8 +45,8 @@ def error_of_worker(text: str) -> Error:
 
 def error_of_job(text: str) -> OperationalError:
     """Return the error for a job of Spark that has failed, by the message of its exception with the stack trace of Java."""
-    if (missing := MISSING_FILE.search(text)) is not None:
-        return missing_file(missing["file"])
+    if (missing := MISSING.search(text)) is not None and (file := DATA_FILE.search(text, missing.end())) is not None:
+        return missing_file(file[0])
     causes = list(CAUSE.finditer(text))
     first = causes[-1]["message"] or causes[-1]["kind"] if causes else text.strip().partition("\n")[0]
     return OperationalError(f"Spark failed: {first[:500]}", hint="try again; the driver's log has more")
