@@ -65,6 +65,20 @@ def test_rows_move_to_the_group_of_the_present_tag(meters: headrace.Connection, 
     assert by_site == {"north": 0, "south": 114 * factor, "west": 60 * factor}
 
 
+@pytest.mark.parametrize("window", ["state_window(v)", "event_window start with v = 1 end with v > 4", "count_window(2)"])
+def test_windows_of_rows_follow_a_condition_on_a_tag(meters: headrace.Connection, window: str) -> None:
+    options = "watermark 10h ignore expired 1" if "count" in window else "ignore expired 0"
+    create(meters, f"where site = 'north' partition by tbname p {window}", options, "o tags (p varchar(40))")
+    insert(meters, ("a", 0, 1), ("a", 1, 1), ("a", 2, 9), ("c", 0, 1), ("c", 2, 5))
+    insert(meters, ("a", 100, 1), ("a", 101, 9), ("c", 100, 1), ("c", 101, 9))
+    meters.settle()
+    meters.execute("alter table a set tag site = 'south'")
+    meters.execute("alter table c set tag site = 'north'")
+    meters.settle()
+    assert {row[0] for row in results(meters, tags=("p",))} == {"c"}
+    assert meters.verify(stream="s").equal
+
+
 QUERIES = {
     "tbname and tag": ("select _wstart, count(*) n, sum(v) v from m partition by tbname, site interval(1h)", True),
     "expression": ("select _wstart, count(*) n, sum(v) v from m partition by upper(site) u interval(1h)", True),

@@ -203,9 +203,9 @@ def change_batch(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> 
 
 
 def recalculation_batch(plan: StreamPlan, rows: pa.Table) -> ChangeBatch:
-    """Return rows as a batch that changes nothing but has their windows recalculated."""
+    """Return rows, maybe with other columns, as a batch that changes nothing but has their windows recalculated."""
     return ChangeBatch(
-        rows=rows,
+        rows=rows.select(list(plan.scan.columns)),
         series_key=plan.source.series_key,
         kind=np.full(rows.num_rows, RowKind.DELETE, np.int8),
         version=np.zeros(rows.num_rows, np.int64),

@@ -126,7 +126,7 @@ class MergedCommits:
         share, merged = WindowShare.all_of(self.plan), MergedRows(replace(state, counters=JobCounters()))
         for piece in pieces:
             if piece.num_rows:
-                batch = recalculation_batch(self.plan, piece.select(list(self.plan.query.scans[0].columns)))
+                batch = recalculation_batch(self.plan, piece)
                 merged.span = span_of(batch) if merged.span is None else joined_span(merged.span, span_of(batch))
                 self._add_rows(merged, batch, state, share, defers=False)
         return None if merged.span is None else self.evaluate(merged, state, changes, share)
