@@ -270,6 +270,27 @@ def test_schemaless_writing_says_nothing_of_tables_that_a_user_may_not_write(roo
     assert [str(outcome).splitlines()[0] for outcome in outcomes] == [f"[PERMISSION_DENIED] {DENIED}"] * 2
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "alter stable src.meters drop column amps",
+        "explain alter stable src.meters drop column amps",
+        "alter stable src.meters rename tag site place",
+        "drop table src.m1",
+        "drop stable src.meters",
+    ],
+)
+def test_who_may_not_change_a_table_does_not_learn_which_jobs_use_it(root: headrace.Connection, sql: str) -> None:
+    root.execute("grant read on src.* to none")
+    root.execute(
+        "create stream dst.hidden_job into dst.o2 as select _wstart, max(amps) from src.meters partition by site interval(1h)"
+    )
+    with connect(root, "none") as none:
+        shown = answer(none, sql)
+    assert "hidden_job" not in shown
+    assert shown.startswith((DENIED, "[('needs the right to"))
+
+
 def test_planning_looks_at_no_table_that_a_user_may_not_know(root: headrace.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("tags were read")

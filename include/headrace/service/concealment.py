@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import Error, NotFoundError, PermissionDeniedError
+from headrace.errors import Error, IntegrityError, NotFoundError, PermissionDeniedError
+from headrace.model.access import Privilege
 from headrace.model.paths import ROOT
 from headrace.model.statements import Statement
 from headrace.model.tables import Name
@@ -33,6 +34,8 @@ def concealed(error: Error, named: Named, session: PlanningContext) -> Error:
     """
     if isinstance(error, PermissionDeniedError) or reveals_nothing(named, session):
         return error
+    if isinstance(error, IntegrityError) and not writes_names(named, session):
+        return denied_table()  # it names jobs that use a table
     # The names in a statement may be those of databases too.
     is_missing = isinstance(error, NotFoundError) and isinstance(named, Statement)
     return error if not is_missing and knows_names(named, session) else denied_table()
@@ -52,6 +55,22 @@ def reveals_nothing(named: Named, session: PlanningContext) -> bool:
     if isinstance(named, Statement) and session.dialect == TREE_DIALECT:
         return True
     return session.context.permissions().is_administrator
+
+
+def writes_names(named: Named, session: PlanningContext) -> bool:
+    """Return whether a user may write to all tables that are named, perhaps to a part of them."""
+    permissions = session.context.permissions()
+    return all(
+        permissions.allows_part(Privilege.WRITE_TABLE, database, table)
+        for database, table in (stored_name(name, session) for name in names_in(named))
+    )
+
+
+def stored_name(name: Name, session: PlanningContext) -> tuple[str, str]:
+    """Return the database and the table of a name, of a subtable those of its supertable."""
+    database = name.database or session.database or ""
+    subtable = session.context.catalog.subtables.find(database, [name.name]).get(name.name)
+    return database, name.name if subtable is None else subtable.table
 
 
 def knows_names(named: Named, session: PlanningContext) -> bool:
