@@ -56,6 +56,7 @@ class Query:
     constants: tuple[Any, Any] = (None, None)
     is_whole: bool = False
     """Whether the value is an integer."""
+    is_instant: bool = False
     is_single: bool = False
     """Whether the value is a number of single precision."""
     digits: int | None = None
@@ -243,7 +244,7 @@ class Evaluator:
             for tags in (old, {**old, name: value}) if key[0] == subtable else ():
                 self.tags[subtable] = tags
                 images.append(self.image(key, row))
-            groups = [self.query.group(image.row) if self.is_counted(image) else None for image in images]
+            groups = [(self.query.group(image.row),) if self.is_counted(image) else None for image in images]
             if len(set(groups)) > 1:
                 counted = [self.query.group(image.row) for image in images if self.is_counted(image)]
                 again |= {(group, start) for group in counted for start, _ in self.places(key[1])}
@@ -449,7 +450,7 @@ def gap(query: Query, before: tuple[Any, ...], after: tuple[Any, ...], share: fl
             return query.constants
     first = math.trunc(before[0] + (after[0] - before[0]) * share)
     low, high = before[1], after[1]
-    if low is None or high is None or not isinstance(low, int | float | Decimal) or isinstance(low, bool):
+    if query.is_instant or low is None or high is None or not isinstance(low, int | float | Decimal) or isinstance(low, bool):
         return first, None
     value = float(low) + (float(high) - float(low)) * share
     if query.digits is not None:

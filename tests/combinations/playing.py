@@ -122,6 +122,7 @@ class Play:
             takes_earlier_rows=chosen["window"] in (*INTERVALS, "session"),
             is_whole=chosen["aggregate"] == "count"
             or (column in "ibuwat" and chosen["aggregate"] in ("sum", "min", "max", "first", "last")),
+            is_instant=column == "at" and chosen["aggregate"] in ("min", "max", "first", "last"),
             is_single=column == "f" and chosen["aggregate"] in ("min", "max", "first", "last"),
             digits=3 if column == "c" and chosen["aggregate"] in ("sum", "min", "max", "first", "last", "spread") else None,
         )

@@ -79,6 +79,20 @@ def test_windows_of_rows_follow_a_condition_on_a_tag(meters: headrace.Connection
     assert meters.verify(stream="s").equal
 
 
+@pytest.mark.parametrize("again", ["reset", "replace"])
+def test_a_stream_that_was_computed_again_follows_tags_of_all_its_rows(meters: headrace.Connection, again: str) -> None:
+    create(meters, "partition by site interval(1h)")
+    insert(meters, ("a", 10, 1), ("a", 300, 7), ("c", 10, 5))
+    meters.settle()
+    query = "select _wstart, count(*) n, sum(v) v from m partition by site interval(1h)"
+    replacing = f"create or replace stream s trigger at_once ignore update 0 into o tags (site varchar(10)) as {query}"
+    meters.execute("reset stream s" if again == "reset" else replacing)
+    meters.settle()
+    meters.execute("alter table a set tag site = 'south'")
+    meters.settle()
+    assert sorted(results(meters)) == [("south", 1, 7), ("south", 2, 6)]
+
+
 QUERIES = {
     "tbname and tag": ("select _wstart, count(*) n, sum(v) v from m partition by tbname, site interval(1h)", True),
     "expression": ("select _wstart, count(*) n, sum(v) v from m partition by upper(site) u interval(1h)", True),

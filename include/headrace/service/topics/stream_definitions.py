@@ -42,7 +42,8 @@ def define_stream(
         check_stream_ends(plan, context, replaced)
     if not plan.follows_tags and not plan.keeps_groups:
         return plan
-    since = None if plan.keeps_groups or plan.options.fill_history else max_stored_time(context, plan)
+    has_history = plan.options.fill_history or replaced is not None
+    since = None if plan.keeps_groups or has_history else max_stored_time(context, plan)
     return replace(plan, tags_version=context.tables.tags.version(plan.source), since=since)
 
 
