@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import AuthenticationError
 from headrace.model.access import ADMINISTRATOR, TOKEN_PREFIX, Principal
+from headrace.model.connections import Origin
 from headrace.runtime.credentials import are_equal
 from headrace.runtime.passwords import PasswordChecker
 from headrace.runtime.refused_logins import RefusedLogins
 
 if TYPE_CHECKING:
     from headrace.context import Context
-    from headrace.model.connections import Origin
     from headrace.runtime.http import Authenticate
 
 CHECKER: Final = PasswordChecker()
 """That of this process, so that a program cannot try faster by connecting again."""
+HERE: Final = Origin("python")
+"""The origin of who opens the home's files."""
 HINT: Final = "check both; `headrace user list` shows the users, and `headrace user password` sets a password"
 
 
@@ -28,7 +30,7 @@ def authenticator(context: Context) -> Authenticate:
     http_token = context.settings.http_token.get_secret_value()
     access, tokens, refused = context.catalog.access, context.catalog.tokens, RefusedLogins()
 
-    def authenticate(user: str, password: str, origin: Origin) -> Principal:
+    def authenticate(user: str, password: str, origin: Origin = HERE) -> Principal:
         if user == ADMINISTRATOR and http_token and are_equal(password, http_token):
             return Principal(user, origin=str(origin))
         token = tokens.find(password) if password.startswith(TOKEN_PREFIX) else None

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import AuthenticationError
 from headrace.model.access import ADMINISTRATOR, Principal
-from headrace.model.connections import Origin
-from headrace.runtime.authentication import authenticator
+from headrace.runtime.authentication import HERE, authenticator
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["ADMINISTRATOR", "authenticator", "identify", "taken_on_trust"]
 
 PASSWORD_HINT: Final = "pass user and password to headrace.connect, or set HEADRACE_USER and HEADRACE_PASSWORD"
-EMBEDDED: Final = Origin("python")
-"""The origin of who opens the home's files."""
 
 
 def identify(context: Context, user: str | None, password: str | None) -> Principal:
@@ -32,10 +29,10 @@ def identify(context: Context, user: str | None, password: str | None) -> Princi
     settings = context.settings
     name, secret = user or settings.user, password if password is not None else settings.password.get_secret_value()
     if secret or password is not None:
-        return authenticator(context)(name or ADMINISTRATOR, secret, EMBEDDED)
+        return authenticator(context)(name or ADMINISTRATOR, secret)
     if settings.auth == "required" or (name and context.catalog.access.has_users()):
         raise AuthenticationError(f"user {name or ADMINISTRATOR} needs a password", hint=PASSWORD_HINT)
-    return Principal(name or settings.login, is_trusted=True, origin=str(EMBEDDED))
+    return Principal(name or settings.login, is_trusted=True, origin=str(HERE))
 
 
 def taken_on_trust(catalog: Catalog, name: str, origin: str) -> Principal:
