@@ -29,7 +29,7 @@ def identify(context: Context, user: str | None, password: str | None) -> Princi
     settings = context.settings
     name, secret = user or settings.user, password if password is not None else settings.password.get_secret_value()
     if secret or password is not None:
-        return authenticator(context)(name or ADMINISTRATOR, secret)
+        return authenticator(context)(name or ADMINISTRATOR, secret, HERE)
     if settings.auth == "required" or (name and context.catalog.access.has_users()):
         raise AuthenticationError(f"user {name or ADMINISTRATOR} needs a password", hint=PASSWORD_HINT)
     return Principal(name or settings.login, is_trusted=True, origin=str(HERE))
