@@ -13,6 +13,7 @@ from headrace.compute.functions.scalars import ScalarFunction
 from headrace.compute.language import language
 from tests.support.drawing import drawn
 from tests.types.house import House
+from tests.types.judging import differences
 from tests.types.values import TDENGINE
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -48,7 +49,6 @@ NOT_COMPARED: Final = frozenset(("rand", "pi", "timezone"))
 """Functions of no column."""
 NOT_RIGHT_YET: Final = frozenset(("leastsquares",))
 """It differs for the extremes of DOUBLE."""
-OUT_OF_RANGE: Final = ("is out of range", "is outside the calendar")
 SQUARES: Final = frozenset(("stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"))
 """Functions of squares. Those of the greatest DOUBLE are infinite, and what is computed with them differs between engines."""
 CALLED: Final = [
@@ -79,29 +79,4 @@ def accepted(house: House, function: str) -> Iterator[str]:
 def test_functions_compute_the_same_as_duckdb(table: House, function: str) -> None:
     calls = list(accepted(table, function))
     assert calls
-    assert not list(differences(table, calls))
-
-
-def differences(house: House, calls: list[str]) -> Iterator[str]:
-    """Yield what DuckDB computes differently, of each half of the calls until one is left, which may be out of range."""
-    sql = f"select {', '.join(calls)} from literals"
-    try:
-        result = house.connection.verify(sql)
-        problem = "" if result.equal else f"{sql}: {result.difference}"
-    except (headrace.NotSupportedError, headrace.DataError) as error:
-        problem = answer(house, sql) if isinstance(error, headrace.NotSupportedError) else str(error)
-        problem = "" if len(calls) == 1 and any(refusal in problem for refusal in OUT_OF_RANGE) else problem
-    if problem and len(calls) == 1:
-        yield problem
-    elif problem:
-        for half in (calls[: len(calls) // 2], calls[len(calls) // 2 :]):
-            yield from differences(house, half)
-
-
-def answer(house: House, sql: str) -> str:
-    """Return why a query without a judge fails, or nothing."""
-    try:
-        house.rows(sql)
-    except headrace.DataError as error:
-        return str(error)
-    return ""
+    assert not differences(table.connection, "literals", calls)
