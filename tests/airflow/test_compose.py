@@ -79,6 +79,33 @@ def test_services_have_no_more_privileges_than_they_need() -> None:
             assert "no-new-privileges:true" in service(name)["security_opt"], name
 
 
+def test_the_image_is_read_only_and_what_services_write_is_on_volumes() -> None:
+    own = {name: fields for name, fields in compose()["services"].items() if fields["image"] == "headrace"}
+    assert own.keys() == {"prepare", "spark-master", "spark-worker", *COMPONENTS}
+    for name, fields in own.items():
+        assert fields["read_only"] is True, name
+        assert 0 < fields["pids_limit"] < 32_768, name
+        paths = {volume.rpartition(":")[2] for volume in fields["volumes"]}
+        needed = {"/tmp", "/srv/airflow", environment(name)["HEADRACE_HOME"]} if "HEADRACE_HOME" in environment(name) else {"/tmp"}
+        assert paths == needed, name
+
+
+def test_an_endpoint_that_does_not_encrypt_is_on_no_port_of_the_machine() -> None:
+    for name in compose()["services"]:
+        variables = environment(name)
+        if "HEADRACE_HTTP_HOST" in variables:
+            assert variables["HEADRACE_HTTP_WITHOUT_TLS"] == "true"
+            assert "ports" not in service(name)
+
+
+def test_airflow_asks_everybody_for_a_password() -> None:
+    for name in COMPONENTS:
+        assert not any("SIMPLE_AUTH_MANAGER_ALL_ADMINS" in key for key in environment(name))
+    start = service("api-server")["command"][-1]
+    assert '"$$ADMIN_PASSWORD" "$$HEADRACE_AIRFLOW_PASSWORD"' in start
+    assert start.startswith("umask 077")
+
+
 def test_drivers_and_the_cluster_authenticate_each_other() -> None:
     for name in ("spark-master", "spark-worker"):
         options = dict(part.removeprefix("-D").split("=") for part in environment(name)["SPARK_DAEMON_JAVA_OPTS"].split())
@@ -170,7 +197,8 @@ def test_services_depend_on_services_that_exist() -> None:
 
 def test_volumes_and_configs_are_declared() -> None:
     for name in compose()["services"]:
-        assert {volume.split(":")[0] for volume in service(name).get("volumes", [])} <= set(compose()["volumes"])
+        named = {volume.split(":")[0] for volume in service(name).get("volumes", []) if ":" in volume}
+        assert named <= set(compose()["volumes"])
         assert {config["source"] for config in service(name).get("configs", [])} <= set(compose()["configs"])
 
 

@@ -85,7 +85,15 @@ class Engine:
             read_only = [sys.base_prefix, str(ROOT)]
             environment["XDG_CACHE_HOME"] = str(self.own(self.folder / "cache", image.user))
         return Specification(
-            service.host, str(folder), image.user, image.folder, environment, service.is_unprivileged, binds, read_only
+            service.host,
+            str(folder),
+            image.user,
+            image.folder,
+            environment,
+            service.is_unprivileged,
+            binds,
+            read_only,
+            service.is_read_only,
         )
 
     def write_files(self, service: Service, image: Image, folder: Path) -> None:

@@ -38,6 +38,8 @@ class Specification:
     """Paths of this machine by those in the service."""
     read_only: list[str] = field(default_factory=list)
     """Paths that the service has, too, and may not change."""
+    is_read_only: bool = False
+    """Whether all but what is bound may not be changed."""
 
 
 def main(path: str, command: list[str]) -> int:
@@ -69,6 +71,9 @@ def build_root(specification: Specification) -> Path:
         mount("-o", "remount,bind,ro", root / path.lstrip("/"))
     for inside, outside in specification.binds.items():
         bind(Path(outside), root / inside.lstrip("/"), (own / "etc", own / "tmp"))
+    if specification.is_read_only:
+        mount("-o", "remount,bind,ro", root)
+        mount("-o", "remount,bind,ro", root / "etc")
     return root
 
 

@@ -36,13 +36,14 @@ class Service:
     command: tuple[str, ...]
     environment: Mapping[str, str]
     volumes: Mapping[str, str]
-    """Names of volumes by their path in the service."""
+    """Names of volumes by their path in the service. Those without a name are folders of its own, which each service has here."""
     configs: Mapping[str, str]
     """Contents of files by their path in the service."""
     conditions: Mapping[str, str]
     """What has to be true of other services before this one starts."""
     health: HealthCheck | None
     is_unprivileged: bool
+    is_read_only: bool
     stop_grace_s: float
 
 
@@ -92,11 +93,12 @@ def build(content: Mapping[str, Any], name: str, number: int, count: int) -> Ser
         dockerfile=inline_dockerfile(content, fields["image"]),
         command=tuple(map(str, fields.get("command", ()))),
         environment={key: str(value) for key, value in fields.get("environment", {}).items()},
-        volumes={target: volume for volume, _, target in (text.partition(":") for text in fields.get("volumes", ()))},
+        volumes={target: volume for volume, _, target in (text.partition(":") for text in fields.get("volumes", ())) if target},
         configs={each["target"]: content["configs"][each["source"]]["content"] for each in fields.get("configs", ())},
         conditions={other: each["condition"] for other, each in fields.get("depends_on", {}).items()},
         health=health_check(fields["healthcheck"]) if "healthcheck" in fields else None,
         is_unprivileged=fields.get("cap_drop") == ["ALL"] and "no-new-privileges:true" in fields.get("security_opt", ()),
+        is_read_only=fields.get("read_only", False),
         stop_grace_s=seconds(fields.get("stop_grace_period", "10s")),
     )
 

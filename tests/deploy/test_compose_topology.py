@@ -35,6 +35,9 @@ def test_variables_have_their_values(services: list[Service]) -> None:
     scheduler = named(services, "scheduler")
     assert scheduler.environment["HEADRACE_SPARK_SECRET"] == "value-of-SPARK_SECRET"
     assert scheduler.environment["HEADRACE_DRIVER_MEMORY"] == "2g"
+    assert scheduler.is_read_only
+    assert not named(services, "postgres").is_read_only
+    assert dict(scheduler.volumes) == {"/srv/headrace": "home"}
     assert '"$ADMIN_PASSWORD"' in named(services, "api-server").command[-1]
     with pytest.raises(ValueError, match=r"_PASSWORD is not set: run bin/compose-env"):
         read_services(FILE, {})

@@ -10,6 +10,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +183,52 @@ def test_all_pods_are_allowed_by_the_restricted_standard(manifests: list[dict[st
             "configMap",
         }
     for name, container in containers(manifests):
-        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}, name
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }, name
+
+
+def test_what_pods_write_is_on_volumes(manifests: list[dict[str, Any]]) -> None:
+    for name, container in containers(manifests):
+        mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
+        needed = {"/tmp", container.get("workingDir", "/tmp")}
+        values = variables(manifests, container)
+        needed |= {values["HEADRACE_HOME"]} if "HEADRACE_HOME" in values else set()
+        needed |= {"/srv/airflow"} if any(key.startswith("AIRFLOW__") for key in values) else set()
+        assert needed <= mounted, name
+    (executor,) = pods(manifests)["executor"]["spec"]["containers"]
+    assert executor["workingDir"] != "/tmp", "executors fetch jars to where they run, which no other program may share"
+
+
+def test_pods_are_reached_by_those_of_the_namespace_and_reach_no_metadata_of_clouds(manifests: list[dict[str, Any]]) -> None:
+    inbound, outbound = (named(manifests, "NetworkPolicy", name)["spec"] for name in ("within-namespace", "no-metadata"))
+    for policy in (inbound, outbound):
+        assert policy["podSelector"] == {}, "it is about all pods"
+    assert inbound["ingress"] == [{"from": [{"podSelector": {}}]}]
+    assert outbound["policyTypes"] == ["Egress"]
+    blocks = [
+        ip_network(peer["ipBlock"]["cidr"]) for rule in outbound["egress"] for peer in rule.get("to", ()) if "ipBlock" in peer
+    ]
+    closed = [
+        ip_network(cidr)
+        for rule in outbound["egress"]
+        for peer in rule.get("to", ())
+        for cidr in peer.get("ipBlock", {}).get("except", ())
+    ]
+    for address in map(ip_address, ("169.254.169.254", "169.254.170.2", "fd00:ec2::254", "fe80::1")):
+        assert any(address in block for block in blocks)
+        assert any(address in block for block in closed), address
+    assert all(rule.get("to") or {port["port"] for port in rule["ports"]} == {53} for rule in outbound["egress"])
+
+
+def test_the_endpoint_is_open_in_clear_only_where_a_policy_closes_it(manifests: list[dict[str, Any]]) -> None:
+    for name, container in containers(manifests):
+        values = variables(manifests, container)
+        if values.get("HEADRACE_HTTP_WITHOUT_TLS") == "true":
+            assert values["HEADRACE_HTTP_HOST"] == "0.0.0.0", name
+            assert named(manifests, "NetworkPolicy", "within-namespace")["spec"]["policyTypes"] == ["Ingress"]
 
 
 def test_probes_ask_for_what_the_endpoint_of_an_snode_answers() -> None:

@@ -218,6 +218,11 @@ class Strict(Trigger):
 
 
 @pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_CODE_NETWORK", "*/alerting")
+
+
+@pytest.fixture
 def home(connection: headrace.Connection) -> Iterator[Path]:
     """The folder of plugins of a connection with some rows."""
     folder: Path = connection.session.context.settings.home_path / "ext"
@@ -266,7 +271,7 @@ def test_functions_and_aggregates_return_what_the_guide_says(connection: headrac
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("network", "spark")
 def test_the_trigger_sends_its_alerts(connection: headrace.Connection, home: Path) -> None:
     with receiving_alerts() as receiver:
         (home / "trigger" / "ported.py").write_text(TRIGGER.format(url=receiver.url))
