@@ -32,13 +32,14 @@ SECRETS = {
     "OBJECT_STORE_PASSWORD": {"object-store", "prepare-object-store"},
     "TABLES_SECRET_KEY": {"prepare-object-store", "api-server", "scheduler"},
     "SPARK_SECRET": {"scheduler", "spark-master", "spark-worker"},
-    "ADMIN_PASSWORD": {"api-server"},
-    "SERVICE_PASSWORD": {"api-server", "scheduler"},
+    "ADMIN_PASSWORD": {"prepare"},
+    "SERVICE_PASSWORD": {"prepare", "api-server", "scheduler"},
     "JWT_SECRET": {"api-server", "scheduler"},
     "API_SECRET_KEY": {"api-server", "scheduler", "triggerer"},
     "FERNET_KEY": {"prepare", *COMPONENTS},
 }
 """The services that know each secret."""
+FAB = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"
 S3_VARIABLES = ("HEADRACE_WAREHOUSE", "HEADRACE_S3_ENDPOINT", "HEADRACE_S3_ACCESS_KEY_ID")
 
 
@@ -98,12 +99,14 @@ def test_an_endpoint_that_does_not_encrypt_is_on_no_port_of_the_machine() -> Non
             assert "ports" not in service(name)
 
 
-def test_airflow_asks_everybody_for_a_password() -> None:
-    for name in COMPONENTS:
-        assert not any("SIMPLE_AUTH_MANAGER_ALL_ADMINS" in key for key in environment(name))
-    start = service("api-server")["command"][-1]
-    assert '"$$ADMIN_PASSWORD" "$$HEADRACE_AIRFLOW_PASSWORD"' in start
-    assert start.startswith("umask 077")
+def test_airflow_has_real_users_with_passwords_of_their_own() -> None:
+    for name in ("prepare", *COMPONENTS):
+        assert environment(name)["AIRFLOW__CORE__AUTH_MANAGER"] == FAB, name
+        assert "SIMPLE_AUTH" not in json.dumps(service(name)), name
+    users = re.findall(r'users create --role (\w+) --username (\w+) --password "\$\$(\w+)"', service("prepare")["command"][-1])
+    assert users == [("Admin", "admin", "ADMIN_PASSWORD"), ("User", "headrace", "SERVICE_PASSWORD")]
+    assert f"${{{users[1][2]}" in environment("scheduler")["HEADRACE_AIRFLOW_PASSWORD"]
+    assert environment("scheduler")["HEADRACE_AIRFLOW_USER"] == users[1][1]
 
 
 def test_drivers_and_the_cluster_authenticate_each_other() -> None:
@@ -173,11 +176,6 @@ def test_airflow_accepts_the_generated_key(generated: Path) -> None:
     from cryptography.fernet import Fernet
 
     Fernet(secrets_in(generated)["FERNET_KEY"])
-
-
-def test_tasks_log_in_to_airflow_as_a_user_who_only_starts_runs() -> None:
-    users = dict(user.split(":") for user in environment("api-server")["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"].split(","))
-    assert users == {"admin": "admin", environment("scheduler")["HEADRACE_AIRFLOW_USER"]: "user"}
 
 
 @pytest.mark.parametrize("name", sorted(SERVERS))

@@ -38,7 +38,7 @@ def test_variables_have_their_values(services: list[Service]) -> None:
     assert scheduler.is_read_only
     assert not named(services, "postgres").is_read_only
     assert dict(scheduler.volumes) == {"/srv/headrace": "home"}
-    assert '"$ADMIN_PASSWORD"' in named(services, "api-server").command[-1]
+    assert '"$ADMIN_PASSWORD"' in named(services, "prepare").command[-1]
     with pytest.raises(ValueError, match=r"_PASSWORD is not set: run bin/compose-env"):
         read_services(FILE, {})
 

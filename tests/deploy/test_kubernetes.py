@@ -266,6 +266,19 @@ def test_airflow_uses_the_master_and_the_pools_of_the_settings() -> None:
     assert variables(manifests, snode)["HEADRACE_AIRFLOW_URL"] == values["HEADRACE_AIRFLOW_URL"]
 
 
+def test_airflow_has_real_users_with_passwords_of_their_own(manifests: list[dict[str, Any]]) -> None:
+    assert "SIMPLE_AUTH" not in json.dumps(manifests)
+    knowing = {name for name, container in containers(manifests) if "ADMIN_PASSWORD" in variables(manifests, container)}
+    for name, container in containers(manifests):
+        values = variables(manifests, container)
+        if any(key.startswith("AIRFLOW__") for key in values):
+            assert values["AIRFLOW__CORE__AUTH_MANAGER"].endswith(".FabAuthManager"), name
+            assert knowing == {"prepare"}
+    for container in (container for name, container in containers(manifests) if name == "prepare"):
+        created = re.findall(r'users create --role (\w+) --username (\w+) --password "\$(\w+)"', container["command"][-1])
+        assert created == [("Admin", "admin", "ADMIN_PASSWORD"), ("User", "headrace", "HEADRACE_AIRFLOW_PASSWORD")]
+
+
 def program(folder: Path, name: str, script: str) -> dict[str, str]:
     """Put a program in front of all others, and return the environment with it."""
     folder.mkdir(exist_ok=True)
