@@ -168,12 +168,14 @@ def test_settings_give_the_limits(tmp_path: Path) -> None:
         ("ada/fetch", {"ada/fetch"}),
         ("eve/*, ADA/Send", {"eve/fetch", "ada/send"}),
         ("*/fetch", {"ada/fetch", "eve/fetch"}),
+        ("a*a/f*", {"ada/fetch"}),
     ],
 )
 def test_the_network_is_granted_to_an_owners_function(tmp_path: Path, patterns: str, granted: set[str]) -> None:
     settings = load(home=tmp_path, code_network=patterns)
     names = ("ada/fetch", "ada/send", "eve/fetch")
     assert {name for name in names if HostLimits.of(settings, *name.split("/")).network} == granted
+    assert HostLimits.of(settings, "ada/fetch", "more").network is (patterns == "*"), "the user is another one"
 
 
 @pytest.mark.parametrize("patterns", ["True", "false", "fetch", "ada/fetch/more", "ada/fetch,,", "ada/"])

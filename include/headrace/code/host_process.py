@@ -99,8 +99,10 @@ class HostLimits:
 
 def may_connect(settings: Settings, owner: str, name: str) -> bool:
     """Return whether the settings grant the network to what a user has registered by a name, in any case."""
-    patterns = (pattern.strip().casefold() for pattern in settings.code_network.split(","))
-    return any(fnmatchcase(f"{owner}/{name}".casefold(), pattern) for pattern in patterns)
+    patterns = (pattern.strip().casefold().partition("/") for pattern in settings.code_network.split(",") if pattern)
+    return any(
+        fnmatchcase(owner.casefold(), owners) and fnmatchcase(name.casefold(), names or "*") for owners, _, names in patterns
+    )
 
 
 # The system kills a host when the thread that has started it ends, so one thread that lives as long as the process starts all.
