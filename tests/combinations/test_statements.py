@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.t
 KEPT = {
     "tdengine": (
         "select elapsed(ts, 1m) from m1 limit 2147483647 offset 3",
+        "select truncate(x, 1h), truncate(x, -3600000), trunc(c, 3600000), round(x, 3600000), round(c, -3600000) from m",
         "select i from m1 limit 9223372036854775807 offset 9223372036854775807",
         "select mode(i) from m having histogram(f, 'user_input', '[1, 3, 5]', 1) != 'x'",
         "select case when histogram(f, 'user_input', '[1, 3, 5]', 1) = 'x' then 1 end from m",

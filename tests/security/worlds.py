@@ -72,7 +72,7 @@ MAX_GRANTS: Final = 3
 VARYING: Final = re.compile(r"\b[0-9a-f]{8,}\b|\b\d+(\.\d+)? m?s\b")
 STORED_COLUMN: Final = re.compile(r"(?<=[a-z])_\d\b")
 """The number of a stored column. `v_2` tells that other measurements `v` have other types, which is accepted."""
-NUMBERED: Final = re.compile(r"explain analyze|(show|explain show) (queries|connections)", re.IGNORECASE)
+NUMBERED: Final = re.compile(r"(show|explain show) (queries|connections)", re.IGNORECASE)
 NUMBERS: Final = re.compile(r"\d+(\.\d+)?")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,6 +58,11 @@ class QueryAnalysis:
     def scans(self) -> list[Operator]:
         """The operators that read files."""
         return [operator for operator in self.operators if FILES in operator.metrics]
+
+    def without_reading(self) -> QueryAnalysis:
+        """Return it without the numbers of what was read, which include rows that are hidden from a user."""
+        operators = tuple(replace(operator, metrics={}) for operator in self.operators)
+        return replace(self, rows_read=0, operators=operators, kernel_tasks=0)
 
 
 def analyze_query(plan: AnyPlan, context: Context) -> QueryAnalysis:

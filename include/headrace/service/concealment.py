@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import Error, IntegrityError, NotFoundError, PermissionDeniedError
+from headrace.errors import IntegrityError, NotFoundError, PermissionDeniedError
 from headrace.model.access import Privilege
 from headrace.model.paths import ROOT
 from headrace.model.statements import Statement
@@ -27,10 +27,11 @@ Named = Statement | tuple[Name, ...]
 """What names tables and streams: a statement, or the names in what a client asks for without one."""
 
 
-def concealed(error: Error, named: Named, session: PlanningContext) -> Error:
+def concealed(error: Exception, named: Named, session: PlanningContext) -> Exception:
     """Return the error with which something could not be planned, in a form that reveals no name to the user.
 
-    What was not found is denied, as it would be if it was found. What is wrong with a table is said to who may know of it.
+    What was not found is denied, as it would be if it was found. What is wrong with a table is said to who may know of it, also if
+    the error is none of ours.
     """
     if isinstance(error, PermissionDeniedError) or reveals_nothing(named, session):
         return error

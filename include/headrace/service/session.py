@@ -129,7 +129,7 @@ class Session(SessionState):
             self._authorizer.authorize(self.principal, rights)
         try:
             stages = plan(statement, self)
-        except Error as error:
+        except Exception as error:
             raise concealed(error, statement, self) from None
         check_effects(stages, statement, self)
         return stages

@@ -220,10 +220,14 @@ def power_of_ten(digits: Term) -> Node:
     return call("power", double(10), call("floor", number(digits)))
 
 
+MAX_EXPONENT: Final = 308
+"""With more digits a DOUBLE stays as it is, and with fewer it becomes 0."""
+
+
 def truncate_number(arguments: ScalarArguments) -> Term:
     places = arguments.terms[1]
     digits = integer(arguments.integer(1)) if places.constant else None
-    scale = double(10.0 ** arguments.integer(1)) if places.constant else power_of_ten(places)
+    scale = double(10.0 ** max(min(arguments.integer(1), MAX_EXPONENT), -MAX_EXPONENT)) if places.constant else power_of_ten(places)
 
     def cut_double(x: Node) -> Node:
         scaled = x * scale

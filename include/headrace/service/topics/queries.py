@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import NotSupportedError
+from headrace.model.access import Permissions, Privilege
 from headrace.model.queries import Query, Union
 from headrace.model.statements import Explain, Select
 from headrace.service.describing import describe_query, indent
@@ -45,11 +46,19 @@ def analyze_query(query: Stage, plan: AnyPlan, *, verbose: bool, planning_ms: fl
         from headrace.queries import analysis
         from headrace.service.analysis import analysis_lines
 
-        return lines_result(analysis_lines(plan, analysis.analyze_query(plan, session.context), planning_ms, verbose=verbose))
+        analyzed = analysis.analyze_query(plan, session.context)
+        if not reads_all(plan, session.context.permissions()):
+            analyzed = analyzed.without_reading()
+        return lines_result(analysis_lines(plan, analyzed, planning_ms, verbose=verbose))
 
     # Its figures of what was read include other subtables.
     required = tuple(replace(right, action=Action.READ) if right.action is Action.READ_PART else right for right in query.required)
     return Stage(required, lambda: ["run and discard the result:", *indent(describe_query(plan))], apply)
+
+
+def reads_all(plan: AnyPlan, permissions: Permissions) -> bool:
+    """Return whether a user may read all of the tables that a query reads. Else what it has read includes what is hidden."""
+    return all(permissions.allows_table(Privilege.READ_TABLE, scan.table.database, scan.table.name) for scan in plan.scans)
 
 
 def read_catalog(title: str, read: Callable[[], Result], required: tuple[Right, ...]) -> Stage:
