@@ -141,6 +141,8 @@ TREE_STATEMENTS = {
     "revoke role crew from otto": "MANAGE_ROLE",
     "grant READ, USE_CQ on root.** to user otto": "READ_DATA on root.**, READ_SCHEMA on root.**, USE_CQ",
     "revoke READ_DATA on root.plant.** from user otto": "READ_DATA on root.plant.**",
+    "grant USE_SECRET on 'secret:PLANT' to user otto": "administer catalog",
+    "revoke USE_SECRET on 'secret:PLANT' from user otto": "administer catalog",
     "list user": "MANAGE_USER",
     "list user of role crew": "MANAGE_USER",
     "list role": "MANAGE_ROLE",
