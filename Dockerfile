@@ -19,7 +19,7 @@ COPY --chown=headrace:headrace dags dags
 COPY --chown=headrace:headrace plugins plugins
 COPY --chown=headrace:headrace spark_jobs spark_jobs
 COPY --chown=headrace:headrace bin bin
-RUN pip install --no-cache-dir --no-deps --no-build-isolation --editable .
+RUN pip install --no-cache-dir --no-deps --no-build-isolation --editable . && python -m compileall -q include plugins dags spark_jobs
 
 USER headrace
 # Fetches Spark's jars, with those for object stores, and creates the class archive that halves a driver's start time.
