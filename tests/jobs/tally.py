@@ -155,7 +155,7 @@ def create_tally(context: Context, offsets: Offsets) -> JobRecord:
         sources=(TableId("db", "meters"),),
         target=None,
         created=context.clock.now(),
-        owner=OWNER,
+        owner=context.catalog.access.trust(OWNER),
     )
     context.catalog.jobs.create(definition, progress=JobProgress(Position(0, offsets)))
     return context.catalog.jobs.by_id(definition.id)

@@ -278,7 +278,7 @@ def test_pipes_of_other_owners_do_not_write_with_the_rights_of_the_first(tmp_pat
         (first,) = pipe_records(connection, "p")
         others = [
             replace(first, definition=replace(first.definition, id=id, name=id, owner=owner))
-            for id, owner in (("q", first.definition.owner), ("r", "eve"))
+            for id, owner in (("q", first.definition.owner), ("r", connection.session.context.catalog.access.trust("eve")))
         ]
         for record in others:
             connection.session.context.catalog.jobs.create(record.definition, progress=record.progress)

@@ -138,7 +138,7 @@ def widened_to_results(
     context: Context, plan: StreamPlan, grid: WindowGrid, ranges: Sequence[ChunkRange], start: int | None, end: int | None
 ) -> list[ChunkRange]:
     """Return ranges of which the first and the last reach to the ends of the target, whose results may have lost their rows."""
-    bounds = context.tables.bounds(plan.target)
+    bounds = context.tables.bounds(plan.target) if context.tables.exists(plan.target) else None
     if bounds is None:
         return list(ranges)
     tick, unit = plan.query.precision.nanoseconds, stored_nanoseconds(plan.target_database.precision)
