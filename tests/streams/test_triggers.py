@@ -457,39 +457,6 @@ def test_a_damaged_state_does_not_compute_windows_again(env: StreamEnvironment) 
 # DELETE_MARK
 
 
-def test_state_behind_the_delete_mark_is_dropped_for_good(env: StreamEnvironment) -> None:
-    sql = (
-        f"create stream s trigger at_once delete_mark 30s into out as select _wstart, count(*) n, sum(a) x from readings {BY_TABLE}"
-    )
-    plan = env.create(sql)
-    env.insert([(name, second * 1000, 1, None) for name in ("d0", "d1", "d2") for second in range(0, 60, 10)])
-    env.settle()
-    before = state_store(env.context, plan.id).read(1)
-    put(env, (200_000, 1))
-    after = state_store(env.context, plan.id).read(2)
-    assert before is not None
-    assert before.windows is not None
-    assert after is not None
-    assert after.windows is not None
-    assert (before.windows.num_rows, before.max_event_time_by_subtable.num_rows) == (12, 3)
-    assert (after.windows.num_rows, after.max_event_time_by_subtable.num_rows) == (1, 1)
-    put(env, (61_000, 1), subtable="d1")
-    assert env.record(plan).progress.counters.rows_expired == 1
-    assert (60_000, 1, 1) not in rows(env, plan)
-
-
-def test_rows_behind_the_delete_mark_are_read_again_if_none_expire(env: StreamEnvironment) -> None:
-    sql = (
-        "create stream s trigger at_once ignore expired 0 delete_mark 10s into out as "
-        "select _wstart, count(*) n, sum(a) total from readings interval(10s)"
-    )
-    plan = env.create(sql)
-    put(env, (1000, 1), (2000, 2))
-    put(env, (100_000, 4))
-    put(env, (3000, 8))
-    assert rows(env, plan) == [(0, 3, 11), (100_000, 1, 4)]
-
-
 # A clock that is wrong for a while
 
 DAY = 86_400_000
