@@ -66,7 +66,7 @@ def test_the_statements_of_existing_jobs_become_their_first_versions(url: str) -
         stream = with_stream(catalog)
     engine = open_engine(url)
     with engine.begin() as connection:
-        for table in ("job_versions", "window_notes"):
+        for table in ("job_versions", "window_notes", "trusted_owners"):
             connection.execute(text(f"DROP TABLE {table}"))
         for column in TOTALS:
             connection.execute(text(f"ALTER TABLE stream_metrics DROP COLUMN {column}"))

@@ -14,7 +14,8 @@ def query_living_snode(context: Context, text: str, dialect: str, database: str 
 
     It has the rights of `user`; all rights if that is None.
     """
-    if getattr(context.spark, "started", True):
+    is_snode = context.call_in_snode is None  # it may have no Spark yet, and would ask itself
+    if is_snode or getattr(context.spark, "started", True):
         return None
     results = (query_snode(snode, text, dialect, database, user) for snode in living_snodes(context))
     return next((result for result in results if result is not None), None)

@@ -378,7 +378,7 @@ def test_explain_says_what_creating_a_trigger_does(triggers: headrace.Connection
         ).fetchall()
     ]
     assert lines[0].startswith("create stateless trigger t after insert on root.t.**: examples.Limit in ")
-    assert lines[-1] == "needs the right to create trigger t"
+    assert lines[-1] == "needs the right to create trigger t, USE_TRIGGER, READ_DATA on root.t.**"
 
 
 def test_explain_names_the_triggers_that_an_insert_calls(triggers: headrace.Connection) -> None:
