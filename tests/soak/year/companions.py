@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import queue
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ SPAWN: Final = multiprocessing.get_context("spawn")
 TABLE: Final = "soak.readings"
 COUNT_SQL: Final = "SELECT count(a) FROM root.soak.readings.* WHERE time > {ms}"
 LATEST_MS: Final = 10_000
+MISSING: Final = re.compile("data file .* is missing|No such file|not found")
 
 
 class Companion:
@@ -71,16 +73,23 @@ def companion(target: Callable[..., None], *arguments: Any) -> Iterator[Companio
         started.stop()
 
 
-def read_outside(uri: str, settings: Settings, commits: Synchronized[int], messages: Queue[Sample | str]) -> None:
-    """Open the table with delta-rs alone, follow it, and count its latest rows by a query in this process, until it is stopped."""
+def read_outside(
+    uri: str, settings: Settings, retention_hours: float, commits: Synchronized[int], messages: Queue[Sample | str]
+) -> None:
+    """Open the table with delta-rs alone, follow it, and count its latest rows by a query in this process, until it is stopped.
+
+    What takes longer than history is kept may miss a file: on the compressed clock, the first query can, which starts Spark.
+    """
     followed = DeltaTable(uri)
     with headrace.connect(settings=settings, dialect="iotdb") as connection:
         while commits.value >= 0:
-            read_once(uri, followed, connection, messages)
+            read_once(uri, followed, connection, retention_hours, messages)
             time.sleep(READ_EVERY_S)
 
 
-def read_once(uri: str, followed: DeltaTable, connection: headrace.Connection, messages: Queue[Sample | str]) -> None:
+def read_once(
+    uri: str, followed: DeltaTable, connection: headrace.Connection, retention_hours: float, messages: Queue[Sample | str]
+) -> None:
     """Send the CPU time of each way of reading, in ms, or the error of one."""
     count = COUNT_SQL.format(ms=round(time.time() * 1000) - LATEST_MS)
     actions: dict[str, Callable[[], object]] = {
@@ -89,11 +98,12 @@ def read_once(uri: str, followed: DeltaTable, connection: headrace.Connection, m
         "latest rows by Headrace, CPU ms": lambda: connection.execute(count).fetchall(),
     }
     for measure, action in actions.items():
-        start = time.process_time()
+        start, begun = time.process_time(), time.monotonic()
         try:
             action()
         except Exception as error:  # an outside reader meets all kinds
-            messages.put(f"{measure.partition(',')[0]}: {str(error).partition(chr(10))[0][:120]}")
+            if time.monotonic() - begun < retention_hours * 3_600 or not MISSING.search(str(error)):
+                messages.put(f"{measure.partition(',')[0]}: {str(error).partition(chr(10))[0][:120]}")
         else:
             messages.put({measure: 1000 * (time.process_time() - start)})
 

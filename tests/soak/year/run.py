@@ -25,7 +25,7 @@ from tests.soak.run import EQUAL, has_handled, outcome, status
 from tests.soak.streams import TABLES, create_stream_sql
 from tests.soak.system import System, open_system
 from tests.soak.year import measures
-from tests.soak.year.companions import companion, maintain_each_night, read_outside
+from tests.soak.year.companions import RETENTION_HOURS, companion, maintain_each_night, read_outside
 from tests.soak.year.measures import STREAMS, Sample, Trend
 from tests.support.waiting import wait_until
 
@@ -148,7 +148,7 @@ def run_year(folder: Path, commits: int, seed: int, announce: Announce = lambda 
         connection = stack.enter_context(system.connect())
         create_jobs(connection, system.settings)
         system.await_driver()
-        reader = stack.enter_context(companion(read_outside, rows_of_table(connection), system.settings))
+        reader = stack.enter_context(companion(read_outside, rows_of_table(connection), system.settings, RETENTION_HOURS))
         maintainer = stack.enter_context(companion(maintain_each_night, system.settings, commits))
         driver = system.driver
         meter = Meter(connection, {"writer": psutil.Process(), "snode": driver, "snode's JVM": driver.children()[0]})
@@ -206,7 +206,7 @@ def run_short(folder: Path, commits: int, seed: int, *, batches: int, nights: in
         connection.execute("CREATE DATABASE soak")
         connection.execute("USE soak")
         create_jobs(connection, settings)
-        with companion(read_outside, rows_of_table(connection), settings) as reader:
+        with companion(read_outside, rows_of_table(connection), settings, 0) as reader:
 
             def beside(number: int) -> Iterable[Sample]:
                 reader.commits.value = number
