@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -77,3 +79,23 @@ def test_row_groups_without_statistics_may_hold_any_series(tmp_path: Path) -> No
 )
 def test_a_range_may_contain_a_name_within_its_ends(names: list[str], expected: bool) -> None:
     assert may_contain(("b", "c"), names) is expected
+
+
+@pytest.mark.parametrize(("columns", "groups"), [(3, 1), (7, 1), (40, 1), (7, 20)])
+def test_footers_count_the_memory_that_they_take(columns: int, groups: int, tmp_path: Path) -> None:
+    path = str(tmp_path / "rows.parquet")
+    values = {f"c{number}": pa.array([1.0, 2.0] * groups) for number in range(1, columns)}
+    pq.write_table(pa.table({TBNAME: pa.array(["a", "b"] * groups)} | values), path, row_group_size=2)
+    before = allocated_bytes()
+    footers = [read_footer(path, SYSTEM, TBNAME, encoded=False) for _ in range(500)]
+    assert 0.7 < (allocated_bytes() - before) / sum(footer.bytes for footer in footers) < 1.3
+
+
+def allocated_bytes() -> int:
+    """Return what C and C++ have allocated in this process and not freed."""
+    gc.collect()
+    names = "arena chunks fast maps mapped used fastfree live free top"
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = type("Mallinfo2", (ctypes.Structure,), {"_fields_": [(name, ctypes.c_size_t) for name in names.split()]})
+    info = mallinfo2()
+    return int(info.live + info.mapped)

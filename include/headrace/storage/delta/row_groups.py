@@ -16,17 +16,19 @@ from headrace.storage.delta.lru_cache import LruCache
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-MAX_COLUMN_CHUNKS: Final = 200_000
-"""Column chunks whose metadata is kept at most. Each takes some hundred bytes."""
+MAX_FOOTER_BYTES: Final = 64 << 20
+"""Memory of the footers that are kept: some 3,000 of small files, which streams read most."""
+FILE_BYTES, COLUMN_BYTES, CHUNK_BYTES = 4_800, 1_600, 900
+"""What a footer takes as objects, measured: for itself, for each column of its schema, and for each column of a row group."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedFile:
-    """A data file with its footer, and the least and greatest series of each row group; None if unknown."""
+    """A data file with its footer, the least and greatest series of each row group (None if unknown), and the memory it takes."""
 
     fragment: ds.ParquetFileFragment
     ranges: tuple[tuple[str, str] | None, ...]
-    column_chunks: int
+    bytes: int
 
     def select(self, names: Sequence[str]) -> ds.ParquetFileFragment | None:
         """Return the file without the row groups that cannot hold any of these series (sorted); None if it cannot."""
@@ -43,7 +45,7 @@ def may_contain(range_: tuple[str, str], names: Sequence[str]) -> bool:
     return position < len(names) and names[position] <= greatest
 
 
-FOOTERS: Final[LruCache[tuple[str, str, bool], GroupedFile]] = LruCache(MAX_COLUMN_CHUNKS, lambda file: file.column_chunks)
+FOOTERS: Final[LruCache[tuple[str, str, bool], GroupedFile]] = LruCache(MAX_FOOTER_BYTES, lambda file: file.bytes)
 
 
 def grouped_file(uri: str, system: pafs.FileSystem, key: str, *, encoded: bool) -> GroupedFile:
@@ -61,7 +63,8 @@ def read_footer(uri: str, system: pafs.FileSystem, key: str, *, encoded: bool) -
     metadata = fragment.metadata
     column = metadata.schema.to_arrow_schema().get_field_index(key)
     ranges = tuple(column_range(metadata.row_group(group).column(column)) for group in range(metadata.num_row_groups))
-    return GroupedFile(fragment, ranges, metadata.num_row_groups * metadata.num_columns)
+    size = FILE_BYTES + metadata.num_columns * (COLUMN_BYTES + CHUNK_BYTES * metadata.num_row_groups)
+    return GroupedFile(fragment, ranges, size)
 
 
 def column_range(column: pq.ColumnChunkMetaData) -> tuple[str, str] | None:

@@ -10,7 +10,8 @@ from headrace.errors import Error
 from headrace.model.tables import Table
 from headrace.storage import CommitSize, Tables
 
-MAX_SIZES: Final = 100_000
+MAX_SIZES: Final = 20_000
+"""Versions whose sizes are kept; each takes some 250 bytes."""
 MAX_VERSIONS_AHEAD: Final = 10_000
 """A backlog is counted at most this far."""
 MAX_LOG_READS: Final = 100
