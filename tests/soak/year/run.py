@@ -31,7 +31,7 @@ from tests.support.waiting import wait_until
 
 PIPE: Final = "archive"
 CONTINUOUS_QUERY: Final = (
-    "CREATE CQ counted RESAMPLE EVERY 2s RANGE 10s BEGIN "
+    "CREATE CQ counted RESAMPLE EVERY 10s RANGE 10s BEGIN "
     "SELECT count(a) INTO root.counted.first(n) FROM root.soak.readings.readings_0 GROUP BY (10s) END"
 )
 COMPRESSED_CLOCK: Final = {"HEADRACE_METRICS_INTERVAL_S": "1", "HEADRACE_METRICS_KEEP_S": "60"}
