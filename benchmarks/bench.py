@@ -108,12 +108,12 @@ class Bench:
     @functools.cached_property
     def spark_sql(self) -> Connection:
         """Connection that evaluates windows by Spark SQL."""
-        return self._connect(self.settings.model_copy(update={"kernels": "never"}))
+        return self._connect(self.settings.replace({"kernels": "never"}))
 
     @functools.cached_property
     def kernels(self) -> Connection:
         """Connection that evaluates windows by kernels."""
-        return self._connect(self.settings.model_copy(update={"kernels": "always"}))
+        return self._connect(self.settings.replace({"kernels": "always"}))
 
     def _connect(self, settings: Settings) -> Connection:
         from headrace.service.connecting import connect

@@ -62,7 +62,7 @@ def notifiers(settings: Settings, subject: str, text: str) -> dict[str, BaseNoti
     """Return a notifier for each receiver of the settings, by the kind of receiver."""
     subject = f"[Headrace] {subject}"
     found: dict[str, BaseNotifier] = {}
-    if url := settings.alert_webhook.get_secret_value():
+    if url := settings.alert_webhook.reveal():
         found["webhook"] = WebhookNotifier(url=url, text=f"{subject}\n{text}")
     if settings.alert_email:
         from airflow.providers.smtp.notifications.smtp import SmtpNotifier
@@ -75,7 +75,7 @@ def notifiers(settings: Settings, subject: str, text: str) -> dict[str, BaseNoti
 
 def has_receiver(settings: Settings) -> bool:
     """Return whether the settings name a receiver of alerts."""
-    return bool(settings.alert_email or settings.alert_webhook.get_secret_value())
+    return bool(settings.alert_email or settings.alert_webhook.reveal())
 
 
 def alert_on_failure(context: Any) -> None:

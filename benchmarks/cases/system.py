@@ -72,8 +72,8 @@ def run(bench: Bench) -> Iterator[Measurement]:
 @contextmanager
 def running_system(bench: Bench) -> Iterator[Bench]:
     """Start a system in a home of its own; yield a benchmark that uses it, and stop both at the end."""
-    system = Bench(bench.home / "system", bench.sizes, bench.log, lease_ms=Settings.model_fields["lease_ms"].default)
-    settings = system.settings.model_copy(update={"airflow_port": find_free_port()})
+    system = Bench(bench.home / "system", bench.sizes, bench.log, lease_ms=Settings.fields["lease_ms"].default)
+    settings = system.settings.replace({"airflow_port": find_free_port()})
     bench.log("starting Airflow")
     try:
         started = embedded_airflow.start(settings)

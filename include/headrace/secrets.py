@@ -149,7 +149,7 @@ def signing_keys(purpose: str, settings: Settings) -> list[bytes]:
 
 
 def _keys(settings: Settings, *, creates: bool) -> list[str]:
-    text = settings.secret_key.get_secret_value() or _read_key(settings, creates=creates)
+    text = settings.secret_key.reveal() or _read_key(settings, creates=creates)
     return [key.strip() for key in text.split(",")]
 
 

@@ -6,18 +6,16 @@ import functools
 import getpass
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
-
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from typing import Any, ClassVar, Final, Literal
 
 from headrace.errors import ConfigurationError
 from headrace.model.addresses import parse_networks
 from headrace.model.dag_options import parse_dag_options
 from headrace.model.egress import parse_locations, parse_rules
 from headrace.model.page_users import parse_page_users
+from headrace.model.setting_fields import PREFIX, Secret, SettingField, environment_values
 from headrace.model.snodes import MAX_LEASE_MS
 from headrace.model.spark_options import check_java_options, mask_options, parse_spark_options
 from headrace.model.streams import MAX_STREAMS_PER_DATABASE
@@ -26,20 +24,10 @@ from headrace.model.tables import HISTORY_HOURS
 MEMORY_PATTERN: Final = r"^\d+[kmgtKMGT]$"
 MAY_HAVE_SECRETS: Final = frozenset({"airflow_database_url", "catalog_url", "driver_java_options", "secret_key", "spark_options"})
 """Settings whose invalid values are not shown."""
-PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
-    "dag_options": parse_dag_options,
-    "driver_java_options": check_java_options,
-    "egress": parse_rules,
-    "external_locations": parse_locations,
-    "page_users": parse_page_users,
-    "spark_options": parse_spark_options,
-    "trusted_proxies": parse_networks,
-}
-"""What reads the texts of settings, by which they are checked."""
 
 
 def setting(default: Any, description: str, **constraints: Any) -> Any:
-    return Field(default, description=description, **constraints)
+    return SettingField(default, description, **constraints)
 
 
 positive: Final = functools.partial(setting, ge=1)
@@ -53,18 +41,19 @@ def find_project() -> Path:
     return installed if installed.exists() else package.parents[1]
 
 
-class Settings(BaseSettings):
-    """All settings of a process. `docs/reference/settings.md` is generated from the fields' descriptions."""
+class Settings:
+    """All settings of a process, which nothing changes. `docs/reference/settings.md` is generated from the fields' descriptions."""
 
-    model_config = SettingsConfigDict(env_prefix="HEADRACE_", frozen=True, extra="ignore")
+    fields: ClassVar[Mapping[str, SettingField]]
 
     home: Path = setting(Path(".headrace"), "Home folder of the default setup: catalog, tables, state, Airflow's home, logs.")
     user: str = setting("", "User name for rights and events; if empty, the login of the operating system.")
-    password: SecretStr = setting(SecretStr(""), "Password of `user`, once the catalog has users.")
+    password: Secret = setting(Secret(), "Password of `user`, once the catalog has users.")
     auth: Literal["auto", "required"] = setting(
         "auto",
         "Whether Python and the command line need a user and password: `auto` lets in who may read the home's files, as"
         " administrator; `required` does not.",
+        choices=("auto", "required"),
     )
     catalog_url: str = setting("", "SQLAlchemy URL of the catalog database; if empty, SQLite in the home folder.")
     warehouse: str = setting("", "URI of the folder for Delta tables; if empty, the home folder.")
@@ -77,7 +66,7 @@ class Settings(BaseSettings):
         "Access key of the S3 service; if empty, delta-rs, Arrow and Hadoop find credentials in the environment "
         "(`AWS_ACCESS_KEY_ID`, …) or in the machine's role.",
     )
-    s3_secret_access_key: SecretStr = setting(SecretStr(""), "Secret key that belongs to `s3_access_key_id`.")
+    s3_secret_access_key: Secret = setting(Secret(), "Secret key that belongs to `s3_access_key_id`.")
     dialect: str = setting("tdengine", "SQL dialect of statements, `tdengine` or `iotdb`.")
     timezone: str = setting("UTC", "Time zone of databases created without `TIMEZONE`.")
     snode: str = setting("default", "Snode that runs the streams created with this setting.")
@@ -109,14 +98,16 @@ class Settings(BaseSettings):
         "",
         "Further Spark options for all drivers: `spark.name=value`, separated by spaces; quote values that have "
         "spaces. Options that have a setting, or that Headrace depends on, are rejected.",
+        parse=parse_spark_options,
     )
     driver_java_options: str = setting(
         "",
         "Further options of the JVM of every driver, such as `-XX:+UseParallelGC`. The size of the heap has a "
         "setting of its own, `HEADRACE_DRIVER_MEMORY`.",
+        parse=check_java_options,
     )
-    spark_secret: SecretStr = setting(
-        SecretStr(""),
+    spark_secret: Secret = setting(
+        Secret(),
         "Secret of a Spark cluster whose parts authenticate each other and encrypt messages; if empty, they do not. "
         "Master and workers get it as `_SPARK_AUTH_SECRET`, and need `spark.authenticate` and `spark.network.crypto.enabled`.",
     )
@@ -140,6 +131,7 @@ class Settings(BaseSettings):
         "What turns rows into windows: `auto` is Arrow kernels for plans that they know (in queries and backfills if "
         "the table has a million rows or more) and Spark SQL for the others, `never` is Spark SQL for all; with `always`, plans "
         "that kernels do not know are rejected, for tests.",
+        choices=("auto", "always", "never"),
     )
     max_ahead_s: int = non_negative(
         0,
@@ -219,11 +211,9 @@ class Settings(BaseSettings):
     http_advertise: str = setting(
         "", "Host, or host:port, under which clients reach the endpoint; if empty, `http_host` or the machine's name."
     )
-    http_token: SecretStr = setting(
-        SecretStr(""), "Bearer token of the snode's HTTP endpoint; if empty, each driver generates one."
-    )
-    http_read_token: SecretStr = setting(
-        SecretStr(""), "Bearer token for `/metrics` and the details of `/health` only; if empty, there is none."
+    http_token: Secret = setting(Secret(), "Bearer token of the snode's HTTP endpoint; if empty, each driver generates one.")
+    http_read_token: Secret = setting(
+        Secret(), "Bearer token for `/metrics` and the details of `/health` only; if empty, there is none."
     )
     doors: str = setting(
         "",
@@ -238,6 +228,7 @@ class Settings(BaseSettings):
         "",
         "Addresses and networks of proxies, separated by commas, whose `X-Forwarded-For` names the client, for the audit log and "
         "for pauses after wrong passwords; if empty, the address is that of the connection.",
+        parse=parse_networks,
     )
     door_connections: int = positive(10_000, "Maximum number of connections that the doors of an snode have open.")
     tls_certificate: str = setting("", "PEM file with the certificate of the doors, and those that it needs; if empty, no TLS.")
@@ -260,8 +251,8 @@ class Settings(BaseSettings):
         "Maximum size of the rows that wait for a commit they share, in bytes, in each snode; further writers wait until there "
         "is room.",
     )
-    secret_key: SecretStr = setting(
-        SecretStr(""),
+    secret_key: Secret = setting(
+        Secret(),
         "Fernet key that encrypts the passwords of pipes in the catalog; of several, separated by commas, the first encrypts "
         "and all decrypt. If empty, a key is made in the home folder, and processes with other homes cannot read the passwords.",
     )
@@ -271,12 +262,14 @@ class Settings(BaseSettings):
         "networks such as `10.0.0.0/8`, and beginnings of URIs such as `https://code.example.com/udf`; `kind=` before one limits "
         "it to `notify`, `iotdb`, `kafka`, `mqtt`, `websocket`, `oauth` or `code`. `none` allows nothing. If empty, everything "
         "as long as root is the only user and all servers listen on loopback, else nothing.",
+        parse=parse_rules,
     )
     external_locations: str = setting(
         "",
         "Files and folders that definitions of users may name, with all below them: paths and `s3:` URIs, separated by commas; "
         "`none` allows nothing. If empty, all on the same condition. The home, the warehouse and the folders of code are never "
         "among them.",
+        parse=parse_locations,
     )
     udf_folder: Path = setting(Path("ext/udf"), "Folder of the code of functions; a relative one is below the home folder.")
     trigger_folder: Path = setting(Path("ext/trigger"), "Folder of the code of triggers, likewise.")
@@ -339,27 +332,29 @@ class Settings(BaseSettings):
     )
     airflow_url: str = setting("", "URL of an external Airflow; if empty, the Airflow of the home folder.")
     airflow_user: str = setting("", "User name for the Airflow at `airflow_url`; it needs permission to trigger DAGs.")
-    airflow_password: SecretStr = setting(SecretStr(""), "Password of `airflow_user`.")
-    airflow_token: SecretStr = setting(
-        SecretStr(""), "API token for the Airflow at `airflow_url`, of any auth manager, in place of user and password."
+    airflow_password: Secret = setting(Secret(), "Password of `airflow_user`.")
+    airflow_token: Secret = setting(
+        Secret(), "API token for the Airflow at `airflow_url`, of any auth manager, in place of user and password."
     )
     page_users: str = setting(
-        "", "JSON with the Headrace users of Airflow's users, `*` for all others; Airflow's own name where it names none."
+        "",
+        "JSON with the Headrace users of Airflow's users, `*` for all others; Airflow's own name where it names none.",
+        parse=parse_page_users,
     )
     worksheet_rows: int = positive(1_000, "Rows of a result that the page's worksheet shows, the first ones.", le=100_000)
     worksheet_statements: int = positive(
         8, "Statements of worksheets that one process of Airflow's API server waits for at a time, of each user half of them."
     )
     dag_options: str = setting(
-        "", "JSON with options of the DAGs of each database's jobs, `*` for all: owner, queue, priority, tags, access_control."
+        "",
+        "JSON with options of the DAGs of each database's jobs, `*` for all: owner, queue, priority, tags, access_control.",
+        parse=parse_dag_options,
     )
     alert_email: str = setting(
         "", "Addresses, separated by commas, to which Airflow sends alerts by its connection `smtp_default`."
     )
     alert_from: str = setting("", "Sender of these e-mails; if empty, that of the connection.")
-    alert_webhook: SecretStr = setting(
-        SecretStr(""), 'URL to which alerts are posted as `{"text": …}`, as for Slack and Mattermost.'
-    )
+    alert_webhook: Secret = setting(Secret(), 'URL to which alerts are posted as `{"text": …}`, as for Slack and Mattermost.')
     alert_lag_s: int = positive(300, "Lag in seconds of a stream, continuous query or pipe above which there is an alert.")
     alert_every_s: int = positive(300, "Seconds between two looks for what deserves an alert and fails no task.")
     maintenance_schedule: str = setting(
@@ -388,11 +383,27 @@ class Settings(BaseSettings):
         find_project(), "Folder with `bin/`, `dags/` and `spark_jobs/`: the checkout, or a part of the package."
     )
 
-    @field_validator(*PARSERS)
-    @classmethod
-    def _check_text(cls, text: str, info: ValidationInfo) -> str:
-        PARSERS[str(info.field_name)](text)
-        return text
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        """Make settings of values that were read and checked, and of the defaults of all others."""
+        vars(self).update({name: field.default for name, field in self.fields.items()}, **values)
+        vars(self).update(assigned=frozenset(values), _key=tuple(getattr(self, name) for name in self.fields))
+
+    assigned: frozenset[str]
+    """The settings that were set."""
+    _key: tuple[Any, ...]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"settings do not change: {name}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Settings) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def replace(self, changes: Mapping[str, Any]) -> Settings:
+        """Return settings with some values changed, which are not checked."""
+        return Settings({name: getattr(self, name) for name in self.assigned} | dict(changes))
 
     @property
     def home_path(self) -> Path:
@@ -457,19 +468,20 @@ class Settings(BaseSettings):
             "warehouse": self.tables_uri,
             "spark_options": mask_options(self.spark_options),
         }
-        return {name: mask_secrets(str(derived.get(name, getattr(self, name)))) for name in type(self).model_fields}
+        return {name: mask_secrets(str(derived.get(name, getattr(self, name)))) for name in self.fields}
 
     def environment(self) -> dict[str, str]:
         """Return the settings that were set as environment variables for child processes, secrets in clear."""
-        values = {name: getattr(self, name) for name in sorted(self.model_fields_set)}
-        plain = {name: v.get_secret_value() if isinstance(v, SecretStr) else v for name, v in values.items()}
-        return {f"HEADRACE_{name.upper()}": str(value) for name, value in plain.items()}
+        values = {name: getattr(self, name) for name in sorted(self.assigned)}
+        plain = {name: value.reveal() if isinstance(value, Secret) else value for name, value in values.items()}
+        return {f"{PREFIX}{name.upper()}": str(value) for name, value in plain.items()}
 
     def sources(self) -> dict[str, str]:
         """Return the source of each setting: `default`, or the name of the environment variable."""
-        return {
-            name: f"HEADRACE_{name.upper()}" if name in self.model_fields_set else "default" for name in type(self).model_fields
-        }
+        return {name: f"{PREFIX}{name.upper()}" if name in self.assigned else "default" for name in self.fields}
+
+
+Settings.fields = {name: field for name, field in vars(Settings).items() if isinstance(field, SettingField)}
 
 
 def mask_secrets(text: str) -> str:
@@ -480,15 +492,19 @@ def mask_secrets(text: str) -> str:
 
 def load(**overrides: Any) -> Settings:
     """Load settings from `overrides`, except None, and the environment; raise `ConfigurationError` for the first invalid one."""
-    try:
-        return Settings(**{name: value for name, value in overrides.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0]) if first["loc"] else "?"
-        raise ConfigurationError(
-            f"setting {name}: {first['msg']}" + ("" if name in MAY_HAVE_SECRETS else f", got {first['input']!r}"),
-            hint=f"set HEADRACE_{name.upper()} to a valid value, or unset it",
-        ) from None
+    given = environment_values(os.environ) | {name: value for name, value in overrides.items() if value is not None}
+    values: dict[str, Any] = {}
+    for name, field in Settings.fields.items():
+        if name in given:
+            try:
+                values[name] = field.read(given[name])
+            except ValueError as error:
+                is_shown = name not in MAY_HAVE_SECRETS and not isinstance(field.default, Secret)
+                raise ConfigurationError(
+                    f"setting {name}: {error}" + (f", got {given[name]!r}" if is_shown else ""),
+                    hint=f"set {PREFIX}{name.upper()} to a valid value, or unset it",
+                ) from None
+    return Settings(values)
 
 
 @functools.cache

@@ -133,7 +133,7 @@ def default(text: str) -> str:
 
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_every_variable_is_a_setting_that_exists(name: str) -> None:
-    settings = {f"HEADRACE_{setting.upper()}" for setting in Settings.model_fields}
+    settings = {f"HEADRACE_{setting.upper()}" for setting in Settings.fields}
     assert {key for key in environment(name) if key.startswith("HEADRACE_")} <= settings
     assert unknown_options(environment(name)) == []
 

@@ -48,7 +48,7 @@ def test_faults_are_named(settings: Settings, server: Server, monkeypatch: pytes
     with pytest.raises(OperationalError, match="Airflow's triggerer and dag_processor is not healthy"):
         check_components(settings)
     with pytest.raises(ConfigurationError, match="Airflow has no pool big"):
-        check_pools(settings.model_copy(update={"backfill_pool": "big"}))
+        check_pools(settings.replace({"backfill_pool": "big"}))
     monkeypatch.setattr(doctor_airflow, "airflow_time", lambda _: time.time() - 10)
     with pytest.raises(ConfigurationError, match=r"the clock of Airflow differs by -9\.\d s"):
         check_clocks(settings)

@@ -183,7 +183,7 @@ def test_every_airflow_option_exists(settings: Settings) -> None:
 @pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg", "postgresql+psycopg2"])
 def test_airflow_may_have_a_database_of_its_own(settings: Settings, scheme: str) -> None:
     ensure_login(AirflowHome(settings))
-    own = settings.model_copy(update={"airflow_database_url": f"{scheme}://airflow:secret@db.example/airflow"})
+    own = settings.replace({"airflow_database_url": f"{scheme}://airflow:secret@db.example/airflow"})
     environment = airflow_environment(own, {"api": 18_080, "worker_logs": 1, "trigger_logs": 2})
     for option in ("SQL_ALCHEMY_CONN", "SQL_ALCHEMY_CONN_ASYNC"):
         assert environment[f"AIRFLOW__DATABASE__{option}"] == "postgresql+psycopg://airflow:secret@db.example/airflow"
@@ -192,7 +192,7 @@ def test_airflow_may_have_a_database_of_its_own(settings: Settings, scheme: str)
 
 def test_an_invalid_url_of_airflows_database_is_refused_without_showing_it(settings: Settings) -> None:
     ensure_login(AirflowHome(settings))
-    invalid = settings.model_copy(update={"airflow_database_url": "airflow:secret"})
+    invalid = settings.replace({"airflow_database_url": "airflow:secret"})
     with pytest.raises(ConfigurationError, match="HEADRACE_AIRFLOW_DATABASE_URL is not the URL") as caught:
         airflow_environment(invalid, {"api": 18_080, "worker_logs": 1, "trigger_logs": 2})
     assert "secret" not in str(caught.value)

@@ -187,7 +187,7 @@ def test_status_prints_the_obstacles(catalog: Catalog, home: Settings) -> None:
     add_stream(catalog, state=JobState.STOPPED, reason=FAILED)
     assert_status(home, "Not ready: the driver of snode default is not running")
     with Catalog.open(home.catalog, clock=SystemClock().now) as now:
-        lease = beat(now, home.model_copy(update={"lease_ms": 3_600_000}), STOPPED=1)
+        lease = beat(now, home.replace({"lease_ms": 3_600_000}), STOPPED=1)
     assert_status(
         home, f"Snode default: alive, process {HOLDER}, epoch {lease.epoch}", f"Not ready: stream power.avg_v is STOPPED: {FAILED}"
     )

@@ -345,7 +345,7 @@ def test_unknown_actions_and_streams_are_rejected(page: TestClient, catalog: Cat
 
 def test_an_unreadable_catalog_is_reported(home: Settings, rights: Rights, tmp_path: Any) -> None:
     (tmp_path / "file").write_text("no folder")
-    broken = home.model_copy(update={"home": tmp_path / "file" / "home"})
+    broken = home.replace({"home": tmp_path / "file" / "home"})
     with TestClient(create_app(rights, broken), raise_server_exceptions=False) as page:
         answer = page.get("/api/jobs")
     assert answer.status_code == 503

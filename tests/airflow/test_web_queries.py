@@ -181,7 +181,7 @@ def test_the_service_runs_the_actions(home: Settings, catalog: Catalog, rights: 
 
 def test_the_command_names_the_dialect_unless_it_is_the_default(home: Settings, catalog: Catalog, rights: Rights) -> None:
     query, stream = add_query(catalog), add_stream(catalog)
-    with TestClient(create_app(rights, home.model_copy(update={"dialect": "iotdb"}))) as page:
+    with TestClient(create_app(rights, home.replace({"dialect": "iotdb"}))) as page:
         commands = [page.get(f"/api/jobs/{job}").json()["actions"][0]["command"] for job in (query, stream)]
     assert commands == ["headrace sql 'PAUSE CONTINUOUS QUERY tens'", "headrace sql --dialect tdengine 'PAUSE STREAM power.avg_v'"]
 

@@ -122,7 +122,7 @@ def test_the_files_of_the_base_are_complete_without_a_program_that_renders_them(
 
 
 def test_every_variable_is_a_setting_that_exists(manifests: list[dict[str, Any]]) -> None:
-    settings = {f"HEADRACE_{name.upper()}" for name in Settings.model_fields}
+    settings = {f"HEADRACE_{name.upper()}" for name in Settings.fields}
     for name, container in containers(manifests):
         values = variables(manifests, container)
         assert {key for key in values if key.startswith("HEADRACE_")} <= settings, name

@@ -104,7 +104,7 @@ def test_a_unit_runs_a_command_that_exists(name: str) -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_variables_are_settings_that_exist(name: str) -> None:
-    settings = {f"HEADRACE_{setting.upper()}" for setting in Settings.model_fields}
+    settings = {f"HEADRACE_{setting.upper()}" for setting in Settings.fields}
     variables = [pair.partition("=")[0] for line in options(name)["Environment"] for pair in line.split()]
     assert {variable for variable in variables if variable.startswith("HEADRACE_")} <= settings
 

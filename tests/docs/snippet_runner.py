@@ -24,7 +24,7 @@ from headrace.runtime.http import Guard, Health, create_app
 from headrace.runtime.http_server import Endpoint
 from headrace.runtime.openlineage.configuration import NAMESPACE, is_configured
 from headrace.service.endpoint import sql_runner
-from headrace.settings import Settings
+from headrace.settings import Settings, load
 from headrace.sql import parse_script
 from tests.docs.pages import ROOT, Block
 from tests.docs.timelines import TIMELINE, play
@@ -175,10 +175,10 @@ class SnippetRunner:
             case ["export", setting] if setting.startswith("HEADRACE_CODE_NETWORK="):
                 self._patch.setenv(*setting.split("="))
             case ["export", setting] if setting.startswith("HEADRACE_"):
-                assert setting.partition("=")[0].removeprefix("HEADRACE_").lower() in Settings.model_fields
+                assert setting.partition("=")[0].removeprefix("HEADRACE_").lower() in Settings.fields
             case ["export", variable] if variable.startswith("OPENLINEAGE_"):
                 name, _, value = variable.partition("=")
-                assert name == NAMESPACE or is_configured(Settings(), {name: value}), f"{name} configures nothing"
+                assert name == NAMESPACE or is_configured(load(), {name: value}), f"{name} configures nothing"
             case [".", ".venv/bin/activate"]:
                 pass
             case _:

@@ -128,7 +128,7 @@ def opened_home(path: Path, *, full: bool) -> Iterator[Home]:
         run_sql = sql_runner(context, queries=queries)
         http = create_app(Guard(TOKEN), run_sql, lambda: Health(True, {}), lambda: "", authenticate=gate.authenticate)
         access = Access(gate.authenticate, context.settings)
-        page_settings = settings.model_copy(update={"snode": PAGE_SNODE})
+        page_settings = settings.replace({"snode": PAGE_SNODE})
         stack.enter_context(living_snode(context, PAGE_SNODE))
         rpc = Client(gate, Origin("iotdb", "matrix"))
         rpc.log_in(USER, PASSWORD)

@@ -119,7 +119,7 @@ def test_the_connector_is_on_the_class_path_only_if_tables_are_on_an_object_stor
 
 def test_no_secret_is_on_a_command_line(bucket: str) -> None:
     settings = load(warehouse=bucket)
-    assert settings.s3_secret_access_key.get_secret_value() == PASSWORD
+    assert settings.s3_secret_access_key.reveal() == PASSWORD
     assert PASSWORD in session_conf(settings).values()
     assert PASSWORD not in str(launch_conf(settings))
     assert PASSWORD not in str(settings.display_values())

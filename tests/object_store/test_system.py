@@ -43,7 +43,7 @@ def opened_context(settings: Settings, spark: SparkSession, **changes: Any) -> I
     from headrace.catalog import Catalog
     from headrace.storage import Tables
 
-    changed = settings.model_copy(update=changes)
+    changed = settings.replace(changes)
     with Catalog.open(changed.catalog) as catalog:
         tables = Tables(changed.tables_uri, catalog.lock, changed.small_write_rows)
         yield Context(catalog=catalog, open_tables=lambda: tables, spark=lambda: spark, clock=SystemClock(), settings=changed)
@@ -67,7 +67,7 @@ def test_files_are_loaded_queried_and_maintained_in_a_stream(
     values = list(range(200))
     file = tmp_path / "m1.csv"
     pc.write_csv(pa.table({"ts": [START + 1_000 * value for value in values], "v": values}), file)
-    with connect(settings=settings.model_copy(update={"small_write_rows": small_write_rows})) as connection:
+    with connect(settings=settings.replace({"small_write_rows": small_write_rows})) as connection:
         for sql in ("create database db", "use db", "create stable m (ts timestamp, v int) tags (a int)"):
             connection.execute(sql)
         connection.execute("create table m1 using m tags (1)")

@@ -49,7 +49,7 @@ def server() -> Iterator[Server]:
 def context(server: Server, settings: Settings) -> Iterator[Context]:
     with server.database() as database:
         url = f"{database}&connect_timeout=2"
-        opened = open_context(settings.model_copy(update={"catalog_url": url, "heartbeat_ms": 200, "lease_ms": TTL_MS}))
+        opened = open_context(settings.replace({"catalog_url": url, "heartbeat_ms": 200, "lease_ms": TTL_MS}))
         yield opened
         opened.tables.close()
         opened.catalog.close()

@@ -54,7 +54,7 @@ def meters(context: Context) -> Meters:
 @pytest.fixture
 def driver(context: Context) -> Iterator[Driver]:
     """A driver that leaves histories of more than four rows to Airflow."""
-    patient = replace(context, settings=context.settings.model_copy(update={"resident_history_rows": 4}))
+    patient = replace(context, settings=context.settings.replace({"resident_history_rows": 4}))
     made = Driver(patient, "default", fills=False, batches=Histogram(), ended=lambda: None)
     yield made
     made.stop(0)
@@ -270,7 +270,7 @@ def create(meters: Meters, name: str) -> str:
 
 
 def test_rare_polls_delay_nothing_but_themselves(meters: Meters, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = context.settings.model_copy(update={"poll_ms": 3_600_000, "heartbeat_ms": 100})
+    settings = context.settings.replace({"poll_ms": 3_600_000, "heartbeat_ms": 100})
     driver = Driver(replace(context, settings=settings), "default", fills=False, batches=Histogram(), ended=lambda: None)
     polls: list[float] = []
 

@@ -52,14 +52,14 @@ def meters(context: Context) -> Meters:
 
 def through_spark(meters: Meters) -> None:
     """Have results of more than a few rows stay with Spark."""
-    settings = meters.context.settings.model_copy(update={"driver_rows": 20, "chunk_rows": 1_000})
+    settings = meters.context.settings.replace({"driver_rows": 20, "chunk_rows": 1_000})
     meters.context = replace(meters.context, settings=settings)
 
 
 def by_kernels(meters: Meters) -> None:
     """Have all windows computed by kernels."""
     through_spark(meters)
-    settings = meters.context.settings.model_copy(update={"kernels": "always"})
+    settings = meters.context.settings.replace({"kernels": "always"})
     meters.context = replace(meters.context, settings=settings)
 
 

@@ -150,7 +150,7 @@ def earlier(settings: Settings, tmp_path: Path) -> Settings:
     (tmp_path / "earlier.tar").write_bytes(archive)
     with tarfile.open(tmp_path / "earlier.tar") as files:
         files.extractall(folder, filter="data")
-    return settings.model_copy(update={"project": folder})
+    return settings.replace({"project": folder})
 
 
 @pytest.mark.skipif(not REVISION, reason="no revision to upgrade from: make upgrade FROM=…")

@@ -72,7 +72,7 @@ def results(meters: Meters, target: str) -> list[tuple[Any, ...]]:
     ("window", "kernels"), [("session", "always"), ("state", "never"), ("event", "always"), ("count", "never")]
 )
 def test_a_history_in_ranges_of_series_equals_one_that_is_not_divided(meters: Meters, window: str, kernels: str) -> None:
-    settings = meters.context.settings.model_copy(update={"kernels": kernels})
+    settings = meters.context.settings.replace({"kernels": kernels})
     meters.context = replace(meters.context, settings=settings)
     divided, whole = create(meters, WINDOWS[window], "divided"), create(meters, WINDOWS[window], "whole")
     chunks = backfill.plan_chunks(meters.context, divided)

@@ -23,7 +23,7 @@ def secretive(tmp_path: Path) -> Settings:
 
 
 def test_a_child_process_gets_the_token_itself(secretive: Settings) -> None:
-    script = "from headrace.settings import load; print(load().http_token.get_secret_value())"
+    script = "from headrace.settings import load; print(load().http_token.reveal())"
     child = subprocess.run(
         [sys.executable, "-c", script], env=os.environ | settings_environment(secretive), capture_output=True, text=True, check=True
     )

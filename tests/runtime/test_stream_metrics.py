@@ -140,7 +140,7 @@ def test_a_sample_does_not_wait_for_a_source_that_hangs(env: StreamEnvironment) 
 
 
 def test_without_an_interval_there_are_no_samples(env: StreamEnvironment) -> None:
-    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"metrics_interval_s": 0}))
+    env.context = replace(env.context, settings=env.context.settings.replace({"metrics_interval_s": 0}))
     env.create(SUMS.format(name="s"))
     env.insert([("d0", 0, 1, None)])
     env.settle()

@@ -180,7 +180,7 @@ def test_a_forwarded_address_counts_if_a_trusted_proxy_says_it() -> None:
 
 @pytest.mark.parametrize(("proxies", "expected"), [("", "127.0.0.1"), ("127.0.0.0/8", "10.9.8.7")])
 def test_flight_knows_the_address_of_the_connection(context: Context, proxies: str, expected: str) -> None:
-    settings = context.settings.model_copy(update={"trusted_proxies": proxies})
+    settings = context.settings.replace({"trusted_proxies": proxies})
     gate = Gate(replace(context, settings=settings), authenticator(context))
     door = FlightDoor(gate, DoorOptions("127.0.0.1", 0))
     door.start()

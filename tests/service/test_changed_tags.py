@@ -147,7 +147,7 @@ def test_a_restart_and_large_subtables_make_no_difference(meters: headrace.Conne
     expected = {"north": 300}
     assert {site: sum(row[-1] for row in results(meters) if row[0] == site) for site in expected} == expected
     meters.execute("alter table a set tag site = 'south'")
-    settings = meters.session.context.settings.model_copy(update=changed)
+    settings = meters.session.context.settings.replace(changed)
     with headrace.connect(settings=settings, clock=headrace.ManualClock(START)) as other:
         other.execute("use d")
         other.settle()

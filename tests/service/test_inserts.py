@@ -30,7 +30,7 @@ def commits(connection: headrace.Connection, table: str) -> int:
 def lower_driver_rows(connection: headrace.Connection, rows: int) -> None:
     """Have results of more than `rows` rows written by executors."""
     context = connection.session.context
-    object.__setattr__(context, "settings", context.settings.model_copy(update={"driver_rows": rows}))
+    object.__setattr__(context, "settings", context.settings.replace({"driver_rows": rows}))
 
 
 @pytest.fixture

@@ -120,7 +120,7 @@ def test_earlier_groups_outlast_a_restart(
     meters.execute("alter table a set tag site = 'south'")
     insert(meters, ("c", 10, 5))
     meters.settle()
-    settings = meters.session.context.settings.model_copy(update=changed)
+    settings = meters.session.context.settings.replace(changed)
     with headrace.connect(settings=settings, clock=headrace.ManualClock(START)) as other:
         other.execute("use d")
         other.execute(f"delete from a where ts > {START + 11 * 60_000}")

@@ -45,7 +45,7 @@ def served(home: Context, spark: SparkSession) -> Context:
 
 def limited(context: Context, **limits: int) -> Session:
     """Return a session of an snode with limits."""
-    context = replace(context, settings=context.settings.model_copy(update=limits))
+    context = replace(context, settings=context.settings.replace(limits))
     return Session(context, queries=RunningQueries(context))
 
 

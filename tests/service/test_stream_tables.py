@@ -104,7 +104,7 @@ def test_addresses_of_notifications_are_shown_without_their_secrets(readings: he
 
 
 def test_notifications_go_to_allowed_hosts_only(readings: headrace.Connection) -> None:
-    settings = readings.session.context.settings.model_copy(update={"egress": "*.example.com"})
+    settings = readings.session.context.settings.replace({"egress": "*.example.com"})
     statement = (
         "create or replace stream s into o as select _wstart, count(*) n from readings interval(1m) "
         "notify ('ws://{host}') on ('window_open')"

@@ -100,7 +100,7 @@ def test_they_are_listed_and_end_when_they_are_ended(session: Session, end: str)
 
 
 def test_they_end_after_the_time_of_queries(session: Session) -> None:
-    settings = session.context.settings.model_copy(update={"query_timeout_s": 1})
+    settings = session.context.settings.replace({"query_timeout_s": 1})
     session.queries = RunningQueries(replace(session.context, settings=settings))
     with pytest.raises(LimitError, match="1 s"):
         session.execute(ENDLESS)

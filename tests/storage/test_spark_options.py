@@ -86,7 +86,7 @@ def test_malformed_options_are_refused(options: str) -> None:
 
 def test_the_own_settings_exist() -> None:
     named = {word for text in OWN_SETTINGS.values() for word in text.split() if word.startswith("HEADRACE_")}
-    assert {name.removeprefix("HEADRACE_").lower() for name in named} <= set(Settings.model_fields)
+    assert {name.removeprefix("HEADRACE_").lower() for name in named} <= set(Settings.fields)
 
 
 def test_secret_options_are_not_shown(tmp_path: Path) -> None:

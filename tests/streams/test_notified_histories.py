@@ -57,7 +57,7 @@ def test_the_history_is_sent_before_live_windows_if_asked_for(
 def test_a_large_history_is_sent_once_however_spark_divides_it(
     env: StreamEnvironment, server: WebSocketServer, spark: SparkSession
 ) -> None:
-    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"driver_rows": 2}))
+    env.context = replace(env.context, settings=env.context.settings.replace({"driver_rows": 2}))
     env.insert([(name, second * 1_000, 1, "x") for name in ("d0", "d1", "d2") for second in range(0, 60, 10)])
     query = "select _wstart, count(*) n from readings partition by tbname interval(10s)"
     plan = env.create(f"create stream s fill_history 1 into t as {query}" + notify(server, options="notify_history 1"))

@@ -52,7 +52,7 @@ def test_a_row_too_far_ahead_is_set_aside_and_does_not_move_the_watermark(offlin
 
 def test_the_setting_applies_to_streams_without_the_option(offline_env: StreamEnvironment) -> None:
     env = offline_env
-    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"max_ahead_s": 60}))
+    env.context = replace(env.context, settings=env.context.settings.replace({"max_ahead_s": 60}))
     guarded, free = (
         env.create(f"create stream s {SUMS}"),
         env.create(f"create stream f max_ahead 0s {SUMS.replace('sums', 'free')}"),
@@ -163,7 +163,7 @@ def test_a_stream_with_on_error_stop_stops(env: StreamEnvironment) -> None:
 
 def test_a_stream_stops_when_its_quarantine_is_full(offline_env: StreamEnvironment) -> None:
     env = offline_env
-    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"quarantine_rows": 2}))
+    env.context = replace(env.context, settings=env.context.settings.replace({"quarantine_rows": 2}))
     plan = env.create(f"create stream s trigger at_once max_ahead 1h {SUMS}")
     env.insert([("d0", 0, 1, None), ("d0", 5 * HOUR, 2, None), ("d0", 6 * HOUR, 3, None)])
     env.settle()
@@ -314,7 +314,7 @@ def test_a_state_is_computed_again_without_a_row_that_left_the_quarantine_long_a
 ) -> None:
     monkeypatch.setattr(quarantine, "KEPT_BATCHES", 1)
     env = offline_env
-    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"batch_rows": 1}))
+    env.context = replace(env.context, settings=env.context.settings.replace({"batch_rows": 1}))
     plan = env.create(f"create stream s trigger at_once max_ahead 1h {SUMS}")
     env.insert([("d0", 0, 1, None), ("d1", 5 * HOUR, 9, None)])
     env.settle()
@@ -334,7 +334,7 @@ def test_a_state_is_computed_again_without_a_row_that_left_the_quarantine_long_a
 
 def test_a_full_quarantine_that_is_dropped_has_room_again(offline_env: StreamEnvironment) -> None:
     env = offline_env
-    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"quarantine_rows": 1}))
+    env.context = replace(env.context, settings=env.context.settings.replace({"quarantine_rows": 1}))
     plan = env.create(f"create stream s trigger at_once max_ahead 1h {SUMS}")
     for number in (5, 6):
         env.insert([("d0", number * HOUR, 1, None)])
@@ -433,7 +433,7 @@ def test_a_stream_equals_its_query_over_the_rows_that_are_not_in_quarantine(
     if in_pieces:
         monkeypatch.setattr(changes, "PIECE_ROWS", 3)
         settings = {"kernels": "always", "driver_rows": 0, "batch_rows": 1}
-        env.context = replace(env.context, settings=env.context.settings.model_copy(update=settings))
+        env.context = replace(env.context, settings=env.context.settings.replace(settings))
     plan = env.create(
         "create stream s trigger at_once max_ahead 30s ignore expired 0 ignore update 0 into sums "
         f"as select _wstart, count(*) n, sum(a) total from readings {window}"

@@ -35,7 +35,7 @@ def test_a_history_leaves_out_rows_too_far_ahead_of_the_clock(env: StreamEnviron
 
 @pytest.mark.spark
 def test_a_history_with_too_many_rows_ahead_of_the_clock_fails(env: StreamEnvironment) -> None:
-    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"quarantine_rows": 1}))
+    env.context = replace(env.context, settings=env.context.settings.replace({"quarantine_rows": 1}))
     env.insert([("d0", 5 * HOUR, 1, None), ("d1", 5 * HOUR, 9, None)])
     plan = env.create(f"create stream s max_ahead 1h fill_history 1 {SUMS}")
     with pytest.raises(QuarantineFullError, match="2 stored ones are too far ahead"):

@@ -52,7 +52,7 @@ def test_rows_of_a_large_commit_that_are_too_far_ahead_are_set_aside_in_pieces(l
 @pytest.mark.parametrize("way", WAYS)
 def test_only_the_rows_of_a_large_commit_that_fail_are_set_aside(large: StreamEnvironment, way: str) -> None:
     env = large
-    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"kernels": "auto"}))
+    env.context = replace(env.context, settings=env.context.settings.replace({"kernels": "auto"}))
     plan = env.create(f"create stream s trigger at_once watermark 1d {LENGTHS} {WAYS[way]}")
     env.insert([(f"d{number % 3}", 1000 * number, number, BAD if number in (4, 11) else "1") for number in range(14)])
     env.settle()

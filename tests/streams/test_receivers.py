@@ -140,7 +140,7 @@ def test_neither_logs_nor_events_have_the_token_of_an_address(
     offline_env: StreamEnvironment, caplog: pytest.LogCaptureFixture
 ) -> None:
     plan = offline_env.create(f"{COUNTS} notify ('ws://h/pa55?token=pa55') on ('window_open')")
-    settings = offline_env.context.settings.model_copy(update={"egress": "none"})
+    settings = offline_env.context.settings.replace({"egress": "none"})
     pollers = offline_env.pollers = SourcePollers(replace(offline_env.context, settings=settings))
     pollers.reconcile(offline_env.catalog.jobs.all())
     wait_until(lambda: pollers.poll(0) is False, "the stream to have a state")

@@ -240,7 +240,7 @@ def test_the_first_window_is_the_current_one_with_the_rows_before_the_stream(env
 
 
 def test_a_window_with_more_rows_than_the_driver_reads_is_computed_by_spark(env: StreamEnvironment) -> None:
-    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"driver_rows": 2}))
+    env.context = replace(env.context, settings=env.context.settings.replace({"driver_rows": 2}))
     plan = env.create(FORCED.format("", BY_TABLE))
     for second in range(8):
         env.insert([("d0", second * 3000, 1, None)])
@@ -258,7 +258,7 @@ def test_windows_slide(env: StreamEnvironment) -> None:
 
 @pytest.mark.parametrize("batch_rows", [1, 1000])
 def test_windows_missed_while_paused_are_computed_from_all_that_arrived(env: StreamEnvironment, batch_rows: int) -> None:
-    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"batch_rows": batch_rows}))
+    env.context = replace(env.context, settings=env.context.settings.replace({"batch_rows": batch_rows}))
     plan = env.create(FORCED.format("", BY_TABLE))
     put(env, (0, 1))
     env.catalog.jobs.set_desired(plan.id, DesiredState.PAUSED)
@@ -381,7 +381,7 @@ def test_constants_and_tags_stay_in_filled_rows(env: StreamEnvironment) -> None:
 
 @pytest.mark.parametrize("driver_rows", [1, 1000])
 def test_interp_starts_from_the_rows_before_the_stream(env: StreamEnvironment, driver_rows: int) -> None:
-    env.context = replace(env.context, settings=env.context.settings.model_copy(update={"driver_rows": driver_rows}))
+    env.context = replace(env.context, settings=env.context.settings.replace({"driver_rows": driver_rows}))
     env.insert([("d0", -100_000, 4, None), ("d0", -50_000, 6, None)])
     plan = env.create(
         "create stream s trigger force_window_close into out as select _irowts, interp(a) level from readings "

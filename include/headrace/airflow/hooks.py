@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.service.connection import Connection
 
 DEFAULT_CONNECTION: Final = "headrace_default"
-DEFAULT_PORT: Final = int(Settings.model_fields["flight_port"].default)
+DEFAULT_PORT: Final = int(Settings.fields["flight_port"].default)
 
 
 class HeadraceHook(DbApiHook):

@@ -37,8 +37,8 @@ def settings_page() -> str:
     from headrace.settings import Settings
 
     rows = [
-        (f"`HEADRACE_{name.upper()}`", format_default(name, field.get_default()), field.description or "")
-        for name, field in Settings.model_fields.items()
+        (f"`HEADRACE_{name.upper()}`", format_default(name, field.default), field.description or "")
+        for name, field in Settings.fields.items()
     ]
     return format_page(
         "Settings",

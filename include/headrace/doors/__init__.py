@@ -71,7 +71,7 @@ def with_ports(context: Context, snode: str) -> Context:
 
     members = context.catalog.members.all()
     ports = {f"{name}_port": port_of(snode, members, getattr(context.settings, f"{name}_port")) for name in NAMES}
-    return replace(context, settings=context.settings.model_copy(update=ports))
+    return replace(context, settings=context.settings.replace(ports))
 
 
 def with_group_commit(context: Context) -> Context:

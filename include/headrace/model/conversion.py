@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pydantic import TypeAdapter
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
@@ -14,7 +15,15 @@ SPANS: Final[dict[str, Any]] = {"__all__": {"span"}}
 POSITIONS: Final[dict[str, Any]] = {"columns": SPANS, "tags": SPANS, "schema": {"columns": SPANS, "tags": SPANS}, "span": True}
 """Positions in the text of a statement, which are not stored."""
 
-adapter: Final[Callable[[Any], TypeAdapter[Any]]] = cache(TypeAdapter)
+
+def build_adapter(type_: Any) -> TypeAdapter[Any]:
+    """Return the converter of a type. What this imports is needed only where there are rows."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(type_)
+
+
+adapter: Final[Callable[[Any], TypeAdapter[Any]]] = cache(build_adapter)
 """Returns the converter of a type, built on first use."""
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping
-from typing import Final
-
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
 
 ALL: Final = "*"
 """Means every database, and for jobs without one."""
 
 
-class DagOptions(BaseModel):
+@dataclass(frozen=True, slots=True)
+class DagOptions:
     """Options of the DAGs of a database's jobs; those that are None are Airflow's defaults, and `owner` the user of the job.
 
     Attributes:
@@ -21,7 +22,7 @@ class DagOptions(BaseModel):
         access_control: Permissions by role, such as `{"plant": ["can_read", "can_edit"]}`.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     owner: str | None = None
     queue: str | None = None
@@ -30,29 +31,29 @@ class DagOptions(BaseModel):
     access_control: dict[str, tuple[str, ...]] | None = None
 
 
-OPTIONS: Final = TypeAdapter(dict[str, DagOptions])
-
-
 @functools.lru_cache(maxsize=4)
-def parse_dag_options(text: str) -> Mapping[str, DagOptions]:
-    """Return options by database.
+def parse_dag_options(text: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return options by database, as they were written.
 
     Raises:
         ValueError: The text is no JSON object of such options.
     """
     if not text.strip():
         return {}
+    from pydantic import TypeAdapter, ValidationError
+
     try:
-        return OPTIONS.validate_json(text)
+        TypeAdapter(dict[str, DagOptions]).validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"dag_options{f' at {place}' if place else ''}: {first['msg']}") from None
+    options: Mapping[str, Mapping[str, Any]] = json.loads(text)
+    return options
 
 
 def options_of(text: str, database: str) -> DagOptions:
     """Return the options of a database: its own, and those of all databases where it has none; tags are added up."""
     parsed = parse_dag_options(text)
-    common, own = parsed.get(ALL, DagOptions()), parsed.get(database, DagOptions())
-    merged = {**common.model_dump(exclude_unset=True), **own.model_dump(exclude_unset=True)}
-    return DagOptions(**{**merged, "tags": (*common.tags, *own.tags)})
+    common, own = parsed.get(ALL, {}), parsed.get(database, {})
+    return DagOptions(**{**common, **own, "tags": (*common.get("tags", ()), *own.get("tags", ()))})

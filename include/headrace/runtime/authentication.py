@@ -27,7 +27,7 @@ def authenticator(context: Context) -> Authenticate:
 
     A token may replace the password.
     """
-    http_token = context.settings.http_token.get_secret_value()
+    http_token = context.settings.http_token.reveal()
     access, tokens, refused = context.catalog.access, context.catalog.tokens, RefusedLogins()
 
     def authenticate(user: str, password: str, origin: Origin = HERE) -> Principal:

@@ -293,7 +293,7 @@ def _client(settings: Settings) -> AirflowClient:
         AirflowClient,
     )
 
-    local_settings = settings.model_copy(update={"airflow_url": ""})
+    local_settings = settings.replace({"airflow_url": ""})
     client = AirflowClient.find(local_settings, PATIENT_TIMEOUT)
     if client is None:
         raise OperationalError("Airflow has not been started here", hint="start it with `headrace up`")
@@ -315,7 +315,7 @@ def _is_fresh(entry: dict[str, Any] | None, started: float) -> bool:
 
 
 def _started(settings: Settings, *, first: bool, already: bool) -> Started:
-    login = find_login(settings.model_copy(update={"airflow_url": ""}))
+    login = find_login(settings.replace({"airflow_url": ""}))
     if login is None:
         raise OperationalError("the login of Airflow is missing", hint="run `headrace down`, then `headrace up`")
     return Started(login.url, USER, login.password, first, already, 0.0)

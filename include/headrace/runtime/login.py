@@ -38,7 +38,7 @@ class AirflowHome:
 def find_login(settings: Settings) -> Login | None:
     """Return how to reach Airflow; None if none is configured and `headrace up` has never run."""
     if settings.airflow_url:
-        password, token = settings.airflow_password.get_secret_value(), settings.airflow_token.get_secret_value()
+        password, token = settings.airflow_password.reveal(), settings.airflow_token.reveal()
         return Login(settings.airflow_url.rstrip("/"), settings.airflow_user, password, token)
     home = AirflowHome(settings)
     own_password = read_json(home.passwords).get(USER)

@@ -107,7 +107,7 @@ class Snode:
         self._fill_histories = fill_histories
         self._wake = threading.Event()
         self._stop_requested = threading.Event()
-        self._token = context.settings.http_token.get_secret_value() or secrets.token_urlsafe(32)
+        self._token = context.settings.http_token.reveal() or secrets.token_urlsafe(32)
         self._batch_durations = Histogram()
         self._started = context.clock.now()
         self._is_member = False
@@ -201,7 +201,7 @@ class Snode:
 
     def _start_endpoint(self, keeper: LeaseKeeper) -> Endpoint:
         settings = self._context.settings
-        guard = Guard(self._token, settings.http_read_token.get_secret_value(), lambda: identity_of(keeper.lease))
+        guard = Guard(self._token, settings.http_read_token.reveal(), lambda: identity_of(keeper.lease))
         app = create_app(
             guard,
             self._run_sql,

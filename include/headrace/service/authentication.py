@@ -27,7 +27,7 @@ def identify(context: Context, user: str | None, password: str | None) -> Princi
         AuthenticationError: A password is wrong, or needed.
     """
     settings = context.settings
-    name, secret = user or settings.user, password if password is not None else settings.password.get_secret_value()
+    name, secret = user or settings.user, password if password is not None else settings.password.reveal()
     if secret or password is not None:
         return authenticator(context)(name or ADMINISTRATOR, secret, HERE)
     if settings.auth == "required" or (name and context.catalog.access.has_users()):

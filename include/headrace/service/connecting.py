@@ -54,7 +54,7 @@ def connect(
 
         return open_remote(home, effective, dialect, database, user, password)
     if home is not None:
-        effective = effective.model_copy(update={"home": Path(home)})
+        effective = effective.replace({"home": Path(home)})
     language = (dialect or effective.dialect).lower()
     check_dialect(language)
     context = open_context(effective, clock or SystemClock())

@@ -41,7 +41,7 @@ class ObjectStore:
     def of(cls, settings: Settings) -> ObjectStore:
         """Return the object store of the settings."""
         region = settings.s3_region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
-        secret = settings.s3_secret_access_key.get_secret_value()
+        secret = settings.s3_secret_access_key.reveal()
         return cls(settings.s3_endpoint.rstrip("/"), region, settings.s3_access_key_id, secret)
 
     def delta_options(self) -> dict[str, str]:

@@ -67,7 +67,7 @@ def test_a_backfill_reaches_back_beyond_the_first_execution_but_not_into_the_fut
 
 def test_the_range_is_in_the_time_zone_of_the_query(plant: headrace.Connection) -> None:
     with headrace.connect(
-        settings=plant.session.context.settings.model_copy(update={"timezone": "Asia/Tokyo"}), dialect="iotdb", clock=plant.clock
+        settings=plant.session.context.settings.replace({"timezone": "Asia/Tokyo"}), dialect="iotdb", clock=plant.clock
     ) as tokyo:
         tokyo.execute(f"create cq tens {BODY}")
     (stage,) = plan_backfill(plant.session, None, "tens", "2023-11-15 07:13:00")

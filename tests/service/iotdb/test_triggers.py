@@ -183,7 +183,7 @@ def test_loads_and_into_call_triggers(triggers: headrace.Connection, tmp_path: P
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("setting", ["small_write_rows", "driver_rows"])
 def test_large_writes_call_triggers(triggers: headrace.Connection, tmp_path: Path, setting: str) -> None:
-    settings = triggers.session.context.settings.model_copy(update={setting: 1})
+    settings = triggers.session.context.settings.replace({setting: 1})
     path = tmp_path / "rows.csv"
     path.write_text("time,device,a\n1,root.t.d,1.5\n2,root.t.d,2.5\n")
     create(triggers, "large", "Copy", "with (name=large)", moment="after", pattern="root.t.**")
@@ -197,7 +197,7 @@ def test_large_writes_call_triggers(triggers: headrace.Connection, tmp_path: Pat
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_tasks_of_spark_call_stateless_triggers(triggers: headrace.Connection, tmp_path: Path) -> None:
-    settings = triggers.session.context.settings.model_copy(update={"small_write_rows": 1, "driver_rows": 1})
+    settings = triggers.session.context.settings.replace({"small_write_rows": 1, "driver_rows": 1})
     path = tmp_path / "rows.csv"
     path.write_text("time,device,a\n1,root.t.d,1.5\n2,root.t.d,12.5\n")
     create(triggers, "where", "Where", moment="after")
@@ -260,7 +260,7 @@ def test_a_stopped_trigger_is_not_called(triggers: headrace.Connection) -> None:
 
 def test_a_trigger_that_fails_again_and_again_is_stopped_if_the_settings_say_so(triggers: headrace.Connection) -> None:
     context = triggers.session.context
-    limited = context.settings.model_copy(update={"trigger_max_failures": 2})
+    limited = context.settings.replace({"trigger_max_failures": 2})
     with headrace.connect(dialect="iotdb", settings=limited) as connection:
         create(connection, "limit", "Limit")
         for value in (10, 1, 10, 10):

@@ -78,7 +78,7 @@ def unknown_zone(text: str) -> Error:
 
 def use_zone(session: Session, zone: str) -> None:
     """Read and write instants of a session in a time zone."""
-    settings = session.context.settings.model_copy(update={"timezone": zone})
+    settings = session.context.settings.replace({"timezone": zone})
     session.context = replace(session.context, settings=settings)
 
 

@@ -142,7 +142,7 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(settings.home_path / "spark-warehouse"),
     }
     storage = ObjectStore.of(settings).spark_conf() if settings.is_on_object_store else {}
-    secret = settings.spark_secret.get_secret_value()
+    secret = settings.spark_secret.reveal()
     authentication = AUTHENTICATION | {"spark.authenticate.secret": secret} if secret else {}
     return DEFAULTS | parse_spark_options(settings.spark_options) | own | storage | authentication
 

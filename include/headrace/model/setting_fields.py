@@ -1,0 +1,115 @@
+"""Fields of the settings: how values are read and checked. Importing a library for this takes longer than a short command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+PREFIX: Final = "HEADRACE_"
+"""The beginning of the names of environment variables."""
+TRUTHS: Final = dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True) | dict.fromkeys(
+    ("0", "off", "f", "false", "n", "no"), False
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Secret:
+    """A text that is shown nowhere by accident."""
+
+    text: str = ""
+
+    def reveal(self) -> str:
+        """Return the text itself."""
+        return self.text
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+    def __str__(self) -> str:
+        return "**********" if self.text else ""
+
+    def __repr__(self) -> str:
+        return f"Secret({str(self)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingField:
+    """A setting; its values have the type of the default.
+
+    Attributes:
+        ge: The least number.
+        le: The greatest number.
+        pattern: A regular expression of the whole text.
+        choices: All texts that are allowed, if not any.
+        parse: What reads the text where it is used, by which it is checked.
+    """
+
+    default: Any
+    description: str
+    ge: int | None = None
+    le: int | None = None
+    pattern: str | None = None
+    choices: tuple[str, ...] = ()
+    parse: Callable[[str], object] | None = None
+
+    def read(self, value: object) -> Any:
+        """Return a value of the setting's type, given such a value or a text.
+
+        Raises:
+            ValueError: It is no value of the setting.
+        """
+        converted = READERS.get(type(self.default), read_path)(value)
+        if self.ge is not None and converted < self.ge:
+            raise ValueError(f"must be at least {self.ge}")
+        if self.le is not None and converted > self.le:
+            raise ValueError(f"must be at most {self.le}")
+        if self.pattern is not None and not re.fullmatch(self.pattern, converted):
+            raise ValueError(f"must match {self.pattern}")
+        if self.choices and converted not in self.choices:
+            raise ValueError(f"must be {' or '.join(self.choices)}")
+        if self.parse is not None:
+            self.parse(converted)
+        return converted
+
+
+def read_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be a text")
+    return value
+
+
+def read_number(value: object) -> int:
+    try:
+        return int(value) if isinstance(value, int | str) and not isinstance(value, bool) else int("")
+    except ValueError:
+        raise ValueError("must be a whole number") from None
+
+
+def read_truth(value: object) -> bool:
+    truth = TRUTHS.get(str(value).lower())
+    if truth is None:
+        raise ValueError("must be true or false")
+    return truth
+
+
+def read_path(value: object) -> Path:
+    if not isinstance(value, str | Path):
+        raise ValueError("must be a path")
+    return Path(value)
+
+
+def read_secret(value: object) -> Secret:
+    return value if isinstance(value, Secret) else Secret(read_text(value))
+
+
+READERS: Final[Mapping[type, Callable[[object], Any]]] = {str: read_text, int: read_number, bool: read_truth, Secret: read_secret}
+"""What turns a value into one of a type. The class of a path depends on the platform."""
+
+
+def environment_values(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts of settings in an environment, by the names of the settings. The case of variables does not matter."""
+    upper = ((name.upper(), text) for name, text in environment.items())
+    return {name.removeprefix(PREFIX).lower(): text for name, text in upper if name.startswith(PREFIX)}
