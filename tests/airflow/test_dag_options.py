@@ -43,7 +43,10 @@ def test_options_of_the_database_come_before_those_of_all(home: Settings) -> Non
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "dag_options: Invalid JSON"), ('{"power": {"colour": 1}}', r"dag_options at power\.colour: Unexpected keyword argument")],
+    [
+        ("{", "dag_options: Invalid JSON"),
+        ('{"power": {"colour": 1}}', r"dag_options at power\.colour: Unexpected keyword argument"),
+    ],
 )
 def test_invalid_options_are_rejected(home: Settings, text: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):

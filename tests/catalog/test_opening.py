@@ -11,7 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 
 from headrace.catalog import Catalog
 from headrace.catalog.engines import open_engine
@@ -84,6 +84,8 @@ def test_a_new_catalog_has_the_declared_tables(url: str) -> None:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_server_default": True})
         assert compare_metadata(context, METADATA) == []
         assert context.get_current_revision() == HEAD
+        indexes = {index["name"]: index for index in inspect(connection).get_indexes("executions")}
+        assert f"{connection.dialect.name}_where" in indexes["ix_executions_unfinished"]["dialect_options"]
     engine.dispose()
 
 

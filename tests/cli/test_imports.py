@@ -22,9 +22,10 @@ from headrace.settings import load
 
 ARROW = {"numpy", "pyarrow", "deltalake", "pandas"}
 ENGINES = {"pyspark", "duckdb"}
-OTHERS = {"alembic", "httpx", "filelock", "rich.progress"}
+OTHERS = {"alembic", "httpx", "filelock", "rich.progress", "fastapi", "pydantic_settings", "sqlalchemy.orm"}
 TERMINAL = {"typer", "click", "rich", "prompt_toolkit"}
 MAX_CLIENT_MODULES = 250
+MAX_CATALOG_MODULES = 560
 COMMAND = """
 import json, sys
 from headrace.cli.main import main
@@ -98,6 +99,12 @@ def test_what_a_live_snode_answers_needs_few_modules(with_snode: Path, statement
     needless = ARROW | ENGINES | OTHERS | TERMINAL | {"sqlalchemy", "pydantic", "headrace.catalog", "headrace.model.statements"}
     assert not modules & needless
     assert len(modules) < MAX_CLIENT_MODULES
+
+
+def test_a_command_without_an_snode_imports_no_more_than_sqlalchemy_itself(home: Path) -> None:
+    modules = imported(home, "sql", "SHOW STREAMS")
+    assert not modules & {"pydantic", "sqlalchemy.dialects.postgresql", "sqlalchemy.orm"}
+    assert len(modules) < MAX_CATALOG_MODULES
 
 
 def test_what_changes_something_is_not_sent_to_the_snode(with_snode: Path) -> None:

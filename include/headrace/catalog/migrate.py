@@ -17,7 +17,7 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from headrace.catalog.locks import Locks
-from headrace.catalog.rows.metadata import METADATA, SCHEMA, VERSION_TABLE
+from headrace.catalog.rows.metadata import METADATA, SCHEMA, VERSION_TABLE, WHERE
 from headrace.catalog.rows.snodes import LEASES
 from headrace.catalog.store import Store, is_sqlite, translated
 from headrace.errors import ConfigurationError
@@ -137,6 +137,9 @@ def _table_statements(dialect_name: str) -> list[str]:
     dialect = registry.load(dialect_name)()
     tables = METADATA.sorted_tables
     indexes = [index for table in tables for index in sorted(table.indexes, key=lambda index: str(index.name))]
+    for index in indexes:
+        if WHERE in index.info:
+            index.dialect_kwargs[f"{dialect.name}_where"] = index.info[WHERE]
     statements: list[DDLElement] = [*map(CreateTable, tables), *map(CreateIndex, indexes)]
     return [*(str(statement.compile(dialect=dialect)) for statement in statements), CREATE_VERSION_TABLE]
 

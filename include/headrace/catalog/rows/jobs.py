@@ -23,7 +23,7 @@ from sqlalchemy import (
     literal,
 )
 
-from headrace.catalog.rows.metadata import METADATA, NAME
+from headrace.catalog.rows.metadata import METADATA, NAME, WHERE
 from headrace.model import conversion
 from headrace.model.continuous_queries import ExecutionState
 from headrace.model.jobs import JobDefinition, JobProgress, JobRecord
@@ -157,14 +157,8 @@ EXECUTIONS = Table("executions", METADATA, _ExecutionColumns, ForeignKeyConstrai
 IS_STARTED = EXECUTIONS.c.state != ExecutionState.PENDING.value
 # The state is written into the statement, since a partial index only serves conditions that are its own.
 IS_UNFINISHED = EXECUTIONS.c.state != literal(ExecutionState.DONE.value, literal_execute=True)
-# Most executions are done, and those that are not are asked for all the time.
-Index(
-    "ix_executions_unfinished",
-    EXECUTIONS.c.job_id,
-    EXECUTIONS.c.scheduled,
-    sqlite_where=IS_UNFINISHED,
-    postgresql_where=IS_UNFINISHED,
-)
+# Most executions are done, and those that are not are asked for all the time. Only who creates the index imports a dialect.
+Index("ix_executions_unfinished", EXECUTIONS.c.job_id, EXECUTIONS.c.scheduled, info={WHERE: IS_UNFINISHED})
 
 
 class _DroppedQueryColumns(TypedColumns):

@@ -9,6 +9,8 @@ from sqlalchemy import MetaData, String
 # On PostgreSQL the tables have their own schema, so that the catalog may share a database (with Airflow, say).
 SCHEMA: Final = "headrace"
 VERSION_TABLE: Final = "catalog_version"
+WHERE: Final = "where"
+"""The key in `info` of a partial index whose value is the condition of its rows."""
 
 # Order names by code point everywhere, whatever the locale of a PostgreSQL server.
 NAME: Final = String().with_variant(String(collation="C"), "postgresql")
