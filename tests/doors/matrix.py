@@ -15,7 +15,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.flight as flight
 from fastapi.testclient import TestClient
-from thrift.Thrift import TMessageType, TType
 
 import headrace
 from headrace.doors.flight import FlightDoor
@@ -23,7 +22,7 @@ from headrace.doors.gate import Gate
 from headrace.doors.iotdb.batching import answer_batch
 from headrace.doors.iotdb.calls import METHODS, answer
 from headrace.doors.iotdb.client import Client
-from headrace.doors.iotdb.wire import Call, protocol
+from headrace.doors.iotdb.wire import Call
 from headrace.doors.iotdb.writes import READERS
 from headrace.doors.options import DoorOptions
 from headrace.doors.tdengine.access import Access
@@ -38,6 +37,7 @@ from headrace.service.endpoint import sql_runner
 from headrace.settings import load
 from headrace.web.app import create_app as create_page
 from tests.airflow.web_page import ACTION, Rights
+from tests.doors.rpc_cases import frame_of
 from tests.support.living_snode import living_snode
 from tests.support.statement_cases import PEOPLE, prepare_tables, prepare_tree
 
@@ -191,21 +191,6 @@ def call(home: Home, method: str, **values: Any) -> bytes:
         assert isinstance(reply, bytes)
         return reply
     return answer(home.rpc, Call(method, 1, arguments, is_compact=False))
-
-
-def frame_of(method: str, request: Any) -> bytes:
-    """Return the frame of a call with one argument."""
-    writer = protocol(None, is_compact=False)
-    writer.writeMessageBegin(method, TMessageType.CALL, 1)
-    writer.writeStructBegin(method)
-    writer.writeFieldBegin("request", TType.STRUCT, 1)
-    request.write(writer)
-    writer.writeFieldEnd()
-    writer.writeFieldStop()
-    writer.writeStructEnd()
-    writer.writeMessageEnd()
-    frame: bytes = writer.trans.getvalue()
-    return frame
 
 
 def ask_rpc(home: Home, _: str, sql: str) -> object:

@@ -6,6 +6,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from thrift.Thrift import TMessageType, TType
+
+from headrace.doors.iotdb.wire import protocol
 from headrace.pipes.iotdb import requests
 
 Values = Mapping[str, Any]
@@ -104,3 +107,18 @@ CALLS: Final[Mapping[str, Sequence[Values]]] = {
     "createTimeseriesUsingSchemaTemplate": [{"devicePathList": ["root.plant.pumps.p2"]}],
     "pipeTransfer": [{"version": 1, "type": one.kind, "body": one.body} for one in TRANSFERRED],
 }
+
+
+def frame_of(method: str, request: Any, *, is_compact: bool = False) -> bytes:
+    """Return the frame of a call with one argument."""
+    writer = protocol(None, is_compact=is_compact)
+    writer.writeMessageBegin(method, TMessageType.CALL, 1)
+    writer.writeStructBegin(method)
+    writer.writeFieldBegin("request", TType.STRUCT, 1)
+    request.write(writer)
+    writer.writeFieldEnd()
+    writer.writeFieldStop()
+    writer.writeStructEnd()
+    writer.writeMessageEnd()
+    frame: bytes = writer.trans.getvalue()
+    return frame

@@ -39,7 +39,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         return write
 
     monkeypatch.setattr(SmallWriteProtocol, "_small_write", note)
-    monkeypatch.setattr("headrace.doors.tdengine.access.KNOWN_S", 3_600.0)
+    monkeypatch.setattr("headrace.doors.tdengine.access.VERIFIED_S", 3_600.0)
     return noted
 
 

@@ -18,7 +18,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.flight as flight
 from cryptography.fernet import Fernet
-from thrift.Thrift import TMessageType, TType
 
 from headrace.code.packages import holds_module
 from headrace.code.protocol import GarbageError, Message, stream_of
@@ -28,7 +27,7 @@ from headrace.doors.iotdb.calls import METHODS, PARAMETERS, check_complete, read
 from headrace.doors.iotdb.reading import Content
 from headrace.doors.iotdb.tablets import EncodedTablet
 from headrace.doors.iotdb.transfers import TABLETS, decompressed
-from headrace.doors.iotdb.wire import protocol, read_call
+from headrace.doors.iotdb.wire import read_call
 from headrace.doors.iotdb.writes import READERS
 from headrace.doors.tdengine.access import Access, Credentials
 from headrace.doors.tdengine.schemaless.blocks import blocks_of
@@ -52,7 +51,7 @@ from headrace.runtime.http import Cancellation, Statement, TriggerCall, basic_cr
 from headrace.settings import load
 from headrace.sql import parse
 from tests.doors.iotdb.test_pipes import device_rows
-from tests.doors.rpc_cases import CALLS, PLAN
+from tests.doors.rpc_cases import CALLS, PLAN, frame_of
 
 LINES: Final = (
     b"m,t=1 v=1i 1700000000000000000",
@@ -118,24 +117,10 @@ def frames(*, is_compact: bool) -> Iterator[bytes]:
         if isinstance(kind, int):
             continue
         for own in values:
-            yield frame(method, kind(sessionId=0, **own), is_compact=is_compact)
-    yield frame(
+            yield frame_of(method, kind(sessionId=0, **own), is_compact=is_compact)
+    yield frame_of(
         "openSession", messages.OpenSession(client_protocol=2, zoneId="UTC", username="root", password="x"), is_compact=is_compact
     )
-
-
-def frame(method: str, request: messages.Message, *, is_compact: bool) -> bytes:
-    writer = protocol(None, is_compact=is_compact)
-    writer.writeMessageBegin(method, TMessageType.CALL, 1)
-    writer.writeStructBegin(method)
-    writer.writeFieldBegin("request", TType.STRUCT, 1)
-    request.write(writer)
-    writer.writeFieldEnd()
-    writer.writeFieldStop()
-    writer.writeStructEnd()
-    writer.writeMessageEnd()
-    content: bytes = writer.trans.getvalue()
-    return content
 
 
 def read_frame(content: bytes) -> None:
@@ -239,11 +224,11 @@ def credentials_reader() -> Target:
         basic_credentials(authorization)
         parameters = {"token": authorization}
         with suppress(Error):
-            access.known(Credentials(*read_basic(authorization)))
+            access.verified(Credentials(*read_basic(authorization)))
         with suppress(Error):
-            access.known(access.credentials(authorization, {}))
+            access.verified(access.credentials(authorization, {}))
         with suppress(Error):
-            access.known(access.credentials("", parameters))
+            access.verified(access.credentials("", parameters))
 
     basic, token = base64.b64encode(b"vera:se:cret"), access.token("vera", "se:cret", Origin("fuzz")).encode()
     return Target(read, [b"Basic " + basic, b"Token a:b", b"Taosd " + token, token, basic])

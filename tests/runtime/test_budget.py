@@ -92,3 +92,12 @@ def test_a_block_that_is_canceled_holds_nothing() -> None:
             assert not second_entered.is_set()
 
     asyncio.run(play())
+
+
+def test_what_is_needed_at_once_is_held_in_the_block_or_raises_an_error() -> None:
+    budget = Budget(10, 10)
+    with budget.at_once("vera", 8, ValueError()):
+        with pytest.raises(ValueError), budget.at_once("theo", 8, ValueError()):
+            raise AssertionError("the block does not run")
+        assert budget.try_reserve("theo", 2)
+    assert budget.try_reserve("theo", 8)

@@ -12,6 +12,7 @@ import pytest
 import headrace
 from headrace.errors import LimitError, NotFoundError, NotSupportedError, OperationalError
 from headrace.model.access import Principal
+from headrace.model.expressions import Call, Expression, Literal
 from headrace.queries.running import RunningQueries
 from headrace.service import system_queries
 from headrace.service.session import Session
@@ -39,6 +40,14 @@ def test_only_system_tables_are_read(session: Session, relation: str) -> None:
         session.execute(f"SELECT count(*) FROM {USERS} a, {relation} b")
     with pytest.raises(NotFoundError):
         session.execute(f"SELECT count(*) FROM {USERS} a, (SELECT * FROM {relation}) b")
+
+
+def test_parts_of_deep_expressions_come_in_order() -> None:
+    deep: Expression = Literal(0)
+    for number in range(10_000):
+        deep = Call("abs", (deep, Literal(number)))
+    calls = [part.arguments[1] for part in system_queries.parts_of(((), deep)) if isinstance(part, Call)]
+    assert calls == [Literal(number) for number in reversed(range(10_000))]
 
 
 @pytest.mark.parametrize(

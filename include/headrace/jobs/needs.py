@@ -26,9 +26,9 @@ def needs_of(catalog: Catalog, job: JobDefinition) -> Needs:
         UnknownKindError: No package has registered its kind.
     """
     with _lock:
-        known = _remembered.get(job.id)
-    if known is not None and known[0] == job:
-        return known[1]
+        cached = _remembered.get(job.id)
+    if cached is not None and cached[0] == job:
+        return cached[1]
     needs = kind_of(job).needs()(catalog, job)
     with _lock:
         _remembered[job.id] = (job, needs)

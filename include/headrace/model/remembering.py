@@ -15,11 +15,11 @@ def remembered(max_size: int) -> Callable[[Callable[[str], Value]], Callable[[st
     """Return a decorator by which a function remembers what it has made of as many short texts."""
 
     def decorate(function: Callable[[str], Value]) -> Callable[[str], Value]:
-        known = lru_cache(max_size)(function)
+        cached = lru_cache(max_size)(function)
 
         @wraps(function)
         def call(text: str) -> Value:
-            return known(text) if len(text) <= MAX_LENGTH else function(text)
+            return cached(text) if len(text) <= MAX_LENGTH else function(text)
 
         return call
 

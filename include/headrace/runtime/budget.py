@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 
 class Budget:
@@ -55,6 +55,16 @@ class Budget:
                 del self._held[owner]
             ready = self._ready()
         call(ready)
+
+    @contextmanager
+    def at_once(self, owner: str, size: int, error: Exception) -> Iterator[None]:
+        """Hold something in the block; raise an error unless it is there at once."""
+        if not self.try_reserve(owner, size):
+            raise error
+        try:
+            yield
+        finally:
+            self.release(owner, size)
 
     @asynccontextmanager
     async def held(self, owner: str, size: int) -> AsyncIterator[None]:

@@ -146,8 +146,8 @@ class PasswordChecker:
     def _note_tries(self, keys: Keys) -> None:
         """Count a try as failed until it is known to be right, so that many at once are not free."""
         now = self._clock()
-        found = [self._failures.get(key) or Failures() for key in keys]
-        current = [one if now < one.forgotten else Failures() for one in found]
+        remembered = [self._failures.get(key) or Failures() for key in keys]
+        current = [one if now < one.forgotten else Failures() for one in remembered]
         until = max(one.until for one in current)
         if now < until:
             hint = f"wait {math.ceil(until - now)} s, and check user and password"

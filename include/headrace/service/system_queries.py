@@ -11,9 +11,8 @@ from typing import Final
 
 from headrace.errors import DataError, LimitError, NotFoundError, NotSupportedError
 from headrace.model.expressions import Call
-from headrace.model.queries import Join, Query, QuerySource, Source, TableSource, Union
+from headrace.model.queries import Query, TableSource, Union
 from headrace.model.statements import Select
-from headrace.model.tables import Name
 from headrace.queries import running
 from headrace.service import system_tables
 from headrace.service.results import Result
@@ -34,7 +33,7 @@ FUNCTIONS: Final = (
     "now today to_timestamp date_trunc date_part year month day hour minute second",
 )
 NAMES: Final = frozenset(name for line in FUNCTIONS for name in line.split())
-KNOWN: Final = NAMES | frozenset([*OPERATORS.split("|"), "|"])
+SUPPORTED: Final = NAMES | frozenset([*OPERATORS.split("|"), "|"])
 """The operators and functions of these queries. None of them makes a value much larger than its arguments."""
 
 
@@ -42,20 +41,8 @@ def reads_system_tables(query: Query | Union) -> bool:
     """Return whether a query reads a system table."""
     if isinstance(query, Union):
         return reads_system_tables(query.left) or reads_system_tables(query.right)
-    return query.source is not None and any(name.database == system_tables.SCHEMA for name in table_names(query.source))
-
-
-def table_names(source: Source) -> list[Name]:
-    """Return the table names in a FROM clause, including those in sub-queries."""
-    match source:
-        case TableSource(name=name):
-            return [name]
-        case Join(left=left, right=right):
-            return table_names(left) + table_names(right)
-        case QuerySource(query=Query(source=inner)):
-            return table_names(inner) if inner is not None else []
-        case _:
-            return []
+    parts = parts_of(query.source)
+    return any(isinstance(part, TableSource) and part.name.database == system_tables.SCHEMA for part in parts)
 
 
 def query_system_tables(statement: Select, session: SessionState) -> Result:
@@ -98,7 +85,7 @@ def check_query(query: Query | Union) -> list[str]:
             if name not in system_tables.RELATIONS or part.name.database not in (None, system_tables.SCHEMA):
                 raise not_found(f"{system_tables.SCHEMA} has no table {part.name}")
             relations.append(name)
-        elif isinstance(part, Call) and part.function not in KNOWN:
+        elif isinstance(part, Call) and part.function not in SUPPORTED:
             hint = f"functions of system tables are {', '.join(sorted(NAMES))}"
             raise NotSupportedError(f"{part.function} is not supported in queries of system tables", hint=hint, span=part.span)
     return list(dict.fromkeys(relations))
@@ -106,13 +93,14 @@ def check_query(query: Query | Union) -> list[str]:
 
 def parts_of(value: object) -> Iterator[object]:
     """Yield a part of a query, and all parts of it."""
-    if isinstance(value, tuple):
-        for item in value:
-            yield from parts_of(item)
-    elif is_dataclass(value):
-        yield value
-        for field in fields(value):
-            yield from parts_of(getattr(value, field.name))
+    rest = [value]
+    while rest:
+        part = rest.pop()
+        if is_dataclass(part):
+            yield part
+            rest += [getattr(part, field.name) for field in reversed(fields(part))]
+        elif isinstance(part, tuple):
+            rest += reversed(part)
 
 
 def not_found(message: str) -> NotFoundError:

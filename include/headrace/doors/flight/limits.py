@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 import pyarrow as pa
@@ -29,19 +29,13 @@ class FlightLimits:
         self._sent = Budget(MAX_SENT_BYTES, MAX_SENT_BYTES // 2)
         self._calls = Budget(MAX_CALLS, MAX_CALLS // 2)
 
-    @contextmanager
-    def call(self, user: str) -> Iterator[None]:
+    def call(self, user: str) -> AbstractContextManager[None]:
         """Run a call of a user in the block.
 
         Raises:
             OperationalError: Too many run.
         """
-        if not self._calls.try_reserve(user, 1):
-            raise OperationalError("too many calls run at the same time", hint="try again later")
-        try:
-            yield
-        finally:
-            self._calls.release(user, 1)
+        return self._calls.at_once(user, 1, OperationalError("too many calls run at the same time", hint="try again later"))
 
     @contextmanager
     def received(self, user: str, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatchReader]:

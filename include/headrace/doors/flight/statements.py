@@ -127,11 +127,11 @@ class ClientStatements:
     def run_prepared(self, handle: bytes) -> tuple[bytes, pa.Table]:
         """Run a prepared statement with the parameters that were bound last; return as `run` does."""
         prepared = self.prepared(handle)
-        known, prepared.result = prepared.result, None
+        earlier, prepared.result = prepared.result, None
         with self._lock:
-            table = None if known is None else self._waiting.get(known)
-        if known is not None and table is not None:
-            return known, table
+            table = None if earlier is None else self._waiting.get(earlier)
+        if earlier is not None and table is not None:
+            return earlier, table
         row = prepared.parameters[0] if prepared.parameters else ()
         return self._wait(rows_of(self.connection.execute(prepared.template.render(row))))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -48,19 +48,13 @@ class RequestMemory:
         self._sliced: dict[Hashable, SlicedRequest] = {}
         self._lock = threading.Lock()
 
-    @contextmanager
-    def expanded(self, owner: str, size: int) -> Iterator[None]:
+    def expanded(self, owner: str, size: int) -> AbstractContextManager[None]:
         """Have memory in the block for what a request of a user is decompressed to.
 
         Raises:
             OperationalError: There is none; the pipe sends the request again.
         """
-        if not self._expanded.try_reserve(owner, size):
-            raise no_memory()
-        try:
-            yield
-        finally:
-            self._expanded.release(owner, size)
+        return self._expanded.at_once(owner, size, no_memory())
 
     def begin(self, sender: Hashable, request: SlicedRequest) -> None:
         """Begin to take the slices of a request, in place of any other of the sender."""

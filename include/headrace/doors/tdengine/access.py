@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from headrace.settings import Settings
 
 NAME: Final = "tdengine"
-KNOWN_S: Final = 10.0
+VERIFIED_S: Final = 10.0
 """Seconds for which a password that was right is not checked again: a client sends it with each request, and checking is slow."""
-MAX_KNOWN: Final = 10_000
+MAX_VERIFIED: Final = 10_000
 TOKEN_S: Final = 86_400
 """Seconds for which a token replaces a name and a password."""
 PURPOSE: Final = "tokens of taosd"
@@ -51,16 +51,16 @@ class Access:
         self._settings = settings
         self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
-        self._known: dict[bytes, tuple[Principal, float]] = {}
+        self._verified: dict[bytes, tuple[Principal, float]] = {}
 
-    def known(self, credentials: Credentials) -> Principal | None:
+    def verified(self, credentials: Credentials) -> Principal | None:
         """Return who has a token, or the password of whom was right a short time ago; None if it has to be checked.
 
         A principal whose password has changed has ended, and may do nothing.
         """
         if credentials.principal is not None:
             return credentials.principal
-        principal, until = self._known.get(self._digest(credentials), (None, 0.0))
+        principal, until = self._verified.get(self._digest(credentials), (None, 0.0))
         return principal if until > time.monotonic() else None
 
     def principal(self, credentials: Credentials, origin: Origin) -> Principal:
@@ -71,9 +71,9 @@ class Access:
         """
         principal = self._authenticate(credentials.user, credentials.password, origin)
         with self._lock:
-            if len(self._known) >= MAX_KNOWN:
-                self._known.clear()
-            self._known[self._digest(credentials)] = (principal, time.monotonic() + KNOWN_S)
+            if len(self._verified) >= MAX_VERIFIED:
+                self._verified.clear()
+            self._verified[self._digest(credentials)] = (principal, time.monotonic() + VERIFIED_S)
         return principal
 
     def token(self, user: str, password: str, origin: Origin) -> str:

@@ -79,8 +79,8 @@ class RestInterface:
 
 async def authenticated(access: Access, credentials: Credentials, origin: Origin, limiter: anyio.CapacityLimiter) -> Principal:
     """Return who has credentials; checking a password takes a thread."""
-    known = access.known(credentials)
-    return known if known is not None else await run_sync(access.principal, credentials, origin, limiter=limiter)
+    verified = access.verified(credentials)
+    return verified if verified is not None else await run_sync(access.principal, credentials, origin, limiter=limiter)
 
 
 def credentials_of(request: Request) -> tuple[str, dict[str, str]]:

@@ -79,7 +79,7 @@ class Ingestion:
     async def _write(self, request: Request, target: Callable[[Principal], Target]) -> Outcome:
         access = self._access
         credentials = access.credentials(request.headers.get("authorization", ""), dict(request.query_params))
-        principal = access.known(credentials)
+        principal = access.verified(credentials)
         if principal is None:
             principal = await run_sync(access.principal, credentials, origin_of(request), limiter=self._logins)
         # Requests of several connections are written together, so the address of none is theirs.
@@ -87,13 +87,13 @@ class Ingestion:
         async with self._limits.body(request, principal.name, MAX_BODY_BYTES) as body:
             return await self._written(chosen, body)
 
-    def known(self, authorization: str, parameters: Mapping[str, str]) -> Principal | None:
+    def verified(self, authorization: str, parameters: Mapping[str, str]) -> Principal | None:
         """Return who sends a request if the password was right a short time ago; None if it has to be checked.
 
         Raises:
             AuthenticationError: There are no credentials, or they cannot be read.
         """
-        principal = self._access.known(self._access.credentials(authorization, parameters))
+        principal = self._access.verified(self._access.credentials(authorization, parameters))
         return None if principal is None else replace(principal, origin=NAME)
 
     def try_reserve(self, user: str, size: int) -> bool:

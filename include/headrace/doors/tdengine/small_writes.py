@@ -142,7 +142,7 @@ class SmallWriteProtocol(LimitedProtocol):
             return None
         try:
             parameters = dict(parse_qsl((url.query or b"").decode("ascii"), keep_blank_values=True))
-            principal = self._ingestion.known(authorization.decode("latin-1"), parameters)
+            principal = self._ingestion.verified(authorization.decode("latin-1"), parameters)
             return None if principal is None else line_target(principal, parameters)
         except (Error, UnicodeDecodeError):
             return None
