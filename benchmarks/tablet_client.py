@@ -15,7 +15,7 @@ from thrift.Thrift import TMessageType, TType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from benchmarks.ingest_client import BASE_MS, Client, Writes, Written, main, send_all
-from headrace.doors.iotdb.messages import InsertTablet, Message, OpenSession, SessionAnswer, Status
+from headrace.pipes.iotdb.messages import InsertTablet, Message, OpenSession, SessionAnswer, Status
 
 MEASUREMENTS: Final = ("current", "voltage", "phase")
 DOUBLE: Final = 4

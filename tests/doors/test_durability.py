@@ -16,10 +16,10 @@ import httpx
 import numpy as np
 
 import headrace
-from headrace.doors.iotdb.messages import InsertTablet
 from headrace.errors import OperationalError
 from headrace.model.trees import TREE_TABLE
 from headrace.pipes.iotdb.connection import BrokenConnectionError, Connection, Login, Node
+from headrace.pipes.iotdb.messages import InsertTablet
 from tests.doors.conftest import PASSWORD
 from tests.doors.iotdb.test_hostile_clients import insert
 

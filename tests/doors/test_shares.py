@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import headrace
-from headrace.doors.iotdb import messages, transfer_memory
+from headrace.doors.iotdb import transfer_memory
 from headrace.doors.iotdb.client import Client
 from headrace.doors.iotdb.results import ResultReader
 from headrace.doors.iotdb.statuses import PIPE_TYPE_ERROR, PIPE_UNAVAILABLE, PIPE_USER_CONFLICT, SUCCESS
@@ -22,6 +22,7 @@ from headrace.doors.iotdb.transfers import SLICE, receive
 from headrace.doors.tdengine.ingest import MAX_BODY_BYTES as MAX_HTTP_BYTES
 from headrace.errors import LimitError
 from headrace.model.connections import Origin
+from headrace.pipes.iotdb import messages
 from headrace.pipes.iotdb.requests import CODECS, COMPRESSED, VERSION
 from headrace.runtime.budget import Budget
 from headrace.service.results import Result

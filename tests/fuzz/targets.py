@@ -22,7 +22,6 @@ from cryptography.fernet import Fernet
 from headrace.code.packages import holds_module
 from headrace.code.protocol import GarbageError, Message, stream_of
 from headrace.doors.flight.logins import read_basic
-from headrace.doors.iotdb import messages
 from headrace.doors.iotdb.calls import METHODS, PARAMETERS, check_complete, reads_rows
 from headrace.doors.iotdb.reading import Content
 from headrace.doors.iotdb.tablets import EncodedTablet
@@ -41,7 +40,7 @@ from headrace.model.time import Precision
 from headrace.pipes.formats.codecs import decoder
 from headrace.pipes.formats.messages import FormatOptions
 from headrace.pipes.formats.records import Problems
-from headrace.pipes.iotdb import requests
+from headrace.pipes.iotdb import messages, requests
 from headrace.pipes.iotdb.blocks import BlockReader
 from headrace.pipes.iotdb.tablets import encode_tablets
 from headrace.runtime.backup import read_manifest

@@ -24,13 +24,13 @@ import headrace
 from headrace.compute import AnyPlan
 from headrace.doors import create_doors
 from headrace.doors.gate import DoorConnection, Gate
-from headrace.doors.iotdb import messages
 from headrace.doors.iotdb.calls import reads_rows
 from headrace.doors.iotdb.door import IotdbDoor
 from headrace.doors.iotdb.statuses import NO_PERMISSION, SUCCESS
 from headrace.doors.options import DoorOptions
 from headrace.errors import ConfigurationError, PermissionDeniedError
 from headrace.model.access import Permissions, Principal, Privilege, administrator
+from headrace.pipes.iotdb import messages
 from headrace.pipes.iotdb.connection import BrokenConnectionError, Connection, Login, Node
 from headrace.pipes.iotdb.queries import query
 from headrace.pipes.iotdb.tls import client_context

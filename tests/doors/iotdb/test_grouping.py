@@ -14,13 +14,13 @@ import pytest
 import headrace
 from headrace.doors.gate import Gate
 from headrace.doors.iotdb.grouping import TabletCall, write_calls
-from headrace.doors.iotdb.messages import InsertTablet
 from headrace.doors.iotdb.tablets import AnyTablet, EncodedTablet, Tablet, TabletColumn
 from headrace.errors import PermissionDeniedError, StorageError, TypeMismatchError
 from headrace.model.access import Principal
 from headrace.model.tables import Table
 from headrace.model.trees import TREE_TABLE
 from headrace.model.types import DataType, TypeKind
+from headrace.pipes.iotdb.messages import InsertTablet
 from headrace.storage.delta.commits import WriteMetrics
 from tests.doors.iotdb.conftest import authenticate
 

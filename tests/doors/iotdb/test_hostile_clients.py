@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from thrift.transport.TTransport import TFramedTransport
 
-from headrace.doors.iotdb import messages
 from headrace.doors.iotdb.door import IotdbDoor
 from headrace.doors.iotdb.frames import MAX_FRAME_BYTES, MAX_LOGIN_FRAME_BYTES, MAX_PENDING_BYTES
 from headrace.doors.iotdb.statuses import NOT_LOGGED_IN
-from headrace.pipes.iotdb import messages as pipe_messages
+from headrace.pipes.iotdb import messages
 from headrace.pipes.iotdb.connection import Connection, Login, Node
 from headrace.pipes.iotdb.queries import query
 from tests.doors.iotdb.conftest import PASSWORD, USER
@@ -139,16 +138,16 @@ def test_nothing_is_done_without_a_session(door: IotdbDoor, session: Connection)
         transport = TFramedTransport(PlainFile(opened), MAX_FRAME_BYTES)
         stranger._transport, stranger._protocol = transport, type(session._protocol)(transport)
         answer = stranger.call(
-            "executeBatchStatement", pipe_messages.Statements(sessionId=session.session, statements=["create database root.stolen"])
+            "executeBatchStatement", messages.Statements(sessionId=session.session, statements=["create database root.stolen"])
         )
         assert answer.code == NOT_LOGGED_IN
         assert (
             stranger.call(
-                "executeQueryStatementV2", pipe_messages.Statement(sessionId=session.session, statement="show databases")
+                "executeQueryStatementV2", messages.Statement(sessionId=session.session, statement="show databases")
             ).status.code
             == NOT_LOGGED_IN
         )
-        transferred = stranger.call("pipeTransfer", pipe_messages.Transfer(version=1, type=6, body=struct.pack(">iii", 0, 0, 0)))
+        transferred = stranger.call("pipeTransfer", messages.Transfer(version=1, type=6, body=struct.pack(">iii", 0, 0, 0)))
         assert transferred.status.code == NOT_LOGGED_IN
     assert query(session, "show databases root.stolen").num_rows == 0
 
@@ -234,7 +233,7 @@ def write(session: Connection, request: messages.Message) -> None:
     request.write(session._protocol)
 
 
-def read(session: Connection) -> pipe_messages.Status:
-    status = pipe_messages.Status()
+def read(session: Connection) -> messages.Status:
+    status = messages.Status()
     status.read(session._protocol)
     return status

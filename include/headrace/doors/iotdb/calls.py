@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from thrift.Thrift import TType
 
-from headrace.doors.iotdb import messages, schema, sessions, statements, transfers, writes
+from headrace.doors.iotdb import schema, sessions, statements, transfers, writes
 from headrace.doors.iotdb.statuses import ILLEGAL_PARAMETER, as_error, failure
 from headrace.doors.iotdb.wire import Call, Parameter, method_of, write_answer, write_unknown
 from headrace.errors import DataError, Error
+from headrace.pipes.iotdb import messages
 
 if TYPE_CHECKING:
     from headrace.doors.iotdb.client import Client
@@ -158,9 +159,10 @@ def check_complete(call: Call) -> None:
     for argument in call.arguments:
         if argument is None:
             raise incomplete(call.method, "argument")
-        name = messages.missing_field(argument) if isinstance(argument, messages.Message) else None
-        if name is not None:
-            raise incomplete(call.method, name)
+        needed = argument.needed if isinstance(argument, messages.Message) else ()
+        for name in needed:
+            if getattr(argument, name) is None:
+                raise incomplete(call.method, name)
 
 
 def incomplete(method: str, name: str) -> Error:

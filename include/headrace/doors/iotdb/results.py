@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.doors.iotdb.messages import Rows
 from headrace.pipes.iotdb.columns import TYPE_CODES, encode_dates
+from headrace.pipes.iotdb.messages import Rows
 from headrace.service.results import Result
 
 TIME: Final = "Time"

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.doors.iotdb import messages
 from headrace.doors.iotdb.reading import Content, type_of_code
 from headrace.doors.iotdb.statements import legal_nodes
 from headrace.doors.iotdb.statuses import attempt, combined, success
@@ -26,6 +25,7 @@ from headrace.model.tree_statements import (
     SetTemplate,
     TimeseriesSpec,
 )
+from headrace.pipes.iotdb import messages
 from headrace.sql import to_sql
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from headrace.doors.iotdb import messages
 from headrace.doors.iotdb.frames import MAX_FRAME_BYTES
 from headrace.doors.iotdb.statuses import success
 from headrace.errors import Error, ProgrammingError
+from headrace.pipes.iotdb import messages
 from headrace.pipes.iotdb.messages import PROTOCOL_VERSION
 
 if TYPE_CHECKING:

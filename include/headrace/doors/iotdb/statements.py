@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from headrace.doors.iotdb import messages
 from headrace.doors.iotdb.results import ResultReader
 from headrace.doors.iotdb.statuses import attempt, combined, success
 from headrace.errors import Error, NotSupportedError, ProgrammingError
 from headrace.model.paths import ROOT, parse_path, split_path
 from headrace.model.time import Precision
+from headrace.pipes.iotdb import messages
 from headrace.sql.iotdb.status import SEMANTIC_ERROR
 from headrace.storage.values.scalars import tick_range
 

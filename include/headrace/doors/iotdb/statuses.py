@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from headrace.doors.iotdb.messages import Status
 from headrace.errors import (
     AuthenticationError,
     Error,
@@ -20,7 +19,7 @@ from headrace.errors import (
     ProgrammingError,
     SqlSyntaxError,
 )
-from headrace.pipes.iotdb.messages import SubStatus
+from headrace.pipes.iotdb.messages import Status, SubStatus
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.doors.iotdb.messages import InsertTablet
 from headrace.doors.iotdb.reading import LAYOUTS, TYPES
 from headrace.doors.iotdb.storing import MissingSeriesError, check_times, is_compatible, stored_times
 from headrace.doors.iotdb.tablets import EncodedTablet, device_nodes, first_prefix, measurement_name
@@ -24,6 +23,7 @@ from headrace.model.paths import join_path
 from headrace.model.tables import Database
 from headrace.model.trees import TIME_COLUMN, Device, DeviceSeries, NewSeries
 from headrace.model.types import DataType, TypeKind
+from headrace.pipes.iotdb.messages import InsertTablet
 from headrace.service.rights import Right, on_paths
 from headrace.service.stage import PlanningContext
 from headrace.storage.types import arrow_type

@@ -13,8 +13,8 @@ from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
 from thrift.Thrift import TApplicationException, TMessageType, TType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from headrace.doors.iotdb.messages import Message
 from headrace.errors import InterfaceError
+from headrace.pipes.iotdb.messages import Message
 
 COMPACT: Final = 0x82
 """The first byte of a call in the compact protocol."""

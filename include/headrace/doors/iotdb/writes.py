@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.doors.iotdb import messages
 from headrace.doors.iotdb.records import collect
 from headrace.doors.iotdb.statements import FIRST_TICK, LAST_TICK, legal_nodes
 from headrace.doors.iotdb.statuses import success
@@ -21,6 +20,7 @@ from headrace.model.expressions import Scalar
 from headrace.model.paths import PathPattern, join_path
 from headrace.model.tree_statements import TreeInsert
 from headrace.model.types import TypeKind
+from headrace.pipes.iotdb import messages
 from headrace.service.dispatch import plan
 from headrace.service.rights import on_paths
 from headrace.storage.values.tree_columns import FILE_CONVERTERS

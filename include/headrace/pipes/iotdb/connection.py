@@ -119,7 +119,7 @@ class Connection:
         """Return what the server says of itself."""
 
         def read() -> messages.Message:
-            properties = messages.Properties()
+            properties = messages.ServerProperties()
             properties.read(self._protocol)
             return properties
 

@@ -37,7 +37,7 @@ def query_batches(connection: Connection, sql: str, *, fetch_rows: int = FETCH_R
         fetchSize=fetch_rows,
         timeout=QUERY_TIMEOUT_MS,
     )
-    result: messages.Result = connection.call("executeQueryStatementV2", request)
+    result: messages.StatementAnswer = connection.call("executeQueryStatementV2", request)
     check_status(connection.node, "answer a query", result.status)
     if result.queryResult is None:
         return
@@ -51,7 +51,7 @@ def query_batches(connection: Connection, sql: str, *, fetch_rows: int = FETCH_R
     connection.call("closeOperation", close)
 
 
-def fetch(connection: Connection, request: messages.Statement, result: messages.Result) -> messages.Fetched:
+def fetch(connection: Connection, request: messages.Statement, result: messages.StatementAnswer) -> messages.FetchAnswer:
     """Return the next blocks of a result."""
     message = messages.Fetch(
         sessionId=connection.session,
@@ -62,12 +62,12 @@ def fetch(connection: Connection, request: messages.Statement, result: messages.
         timeout=QUERY_TIMEOUT_MS,
         statementId=request.statementId,
     )
-    fetched: messages.Fetched = connection.call("fetchResultsV2", message)
+    fetched: messages.FetchAnswer = connection.call("fetchResultsV2", message)
     check_status(connection.node, "answer a query", fetched.status)
     return fetched
 
 
-def read_block(block: bytes, result: messages.Result) -> pa.Table:
+def read_block(block: bytes, result: messages.StatementAnswer) -> pa.Table:
     """Return the rows of a block, with the columns of the result in order."""
     times, columns = BlockReader(block).read()
     positions = result.columnNameIndexMap or {name: number for number, name in enumerate(result.columns)}
