@@ -23,7 +23,6 @@ from headrace.code.packages import holds_module
 from headrace.code.protocol import GarbageError, Message, stream_of
 from headrace.doors.flight.logins import read_basic
 from headrace.doors.iotdb.calls import METHODS, PARAMETERS, check_complete, reads_rows
-from headrace.doors.iotdb.reading import Content
 from headrace.doors.iotdb.tablets import EncodedTablet
 from headrace.doors.iotdb.transfers import TABLETS, decompressed
 from headrace.doors.iotdb.wire import read_call
@@ -42,6 +41,7 @@ from headrace.pipes.formats.messages import FormatOptions
 from headrace.pipes.formats.records import Problems
 from headrace.pipes.iotdb import messages, requests
 from headrace.pipes.iotdb.blocks import BlockReader
+from headrace.pipes.iotdb.content import Content
 from headrace.pipes.iotdb.tablets import encode_tablets
 from headrace.runtime.backup import read_manifest
 from headrace.runtime.backup_files import Folder

@@ -7,11 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from headrace.doors.iotdb.reading import Content, Mask, read_column, type_of_code
+from headrace.doors.iotdb.reading import read_column, type_of_code
 from headrace.doors.iotdb.records import NULL_CODES, RecordCollector, Value, read_value
 from headrace.doors.iotdb.tablets import MAX_ROWS, Tablet, TabletColumn, device_nodes, finished_column, named_columns
 from headrace.errors import DataError, NotSupportedError
 from headrace.model.types import DataType
+from headrace.pipes.iotdb.content import Content, Mask
 
 INSERT_TABLET, INSERT_ROW, INSERT_ROWS, INSERT_DEVICE_ROWS, INSERT_TABLETS = range(13, 18)
 """IoTDB's types of plans that insert."""

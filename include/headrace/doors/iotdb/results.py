@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from headrace.pipes.iotdb.columns import TYPE_CODES, encode_dates
+from headrace.pipes.iotdb.blocks import BINARIES, BYTES, INT32S, INT64S
+from headrace.pipes.iotdb.columns import NUMBERS, TYPE_CODES, encode_dates, encode_texts
 from headrace.pipes.iotdb.messages import Rows
 from headrace.service.results import Result
 
@@ -24,18 +24,6 @@ MAX_FETCH_ROWS: Final = 1_000_000
 MAX_PART_BYTES: Final = 8 << 20
 MAX_RESULT_BYTES: Final = 4 << 30
 """Bytes of all results that are open, of which a user has half. Large ones are in files."""
-BYTES, INT32S, INT64S, BINARIES = range(4)
-"""How a column of a block is encoded."""
-LAYOUTS: Final[dict[str, tuple[str, int]]] = {
-    "INT32": (">i4", INT32S),
-    "INT64": (">i8", INT64S),
-    "FLOAT": (">f4", INT32S),
-    "DOUBLE": (">f8", INT64S),
-    "TIMESTAMP": (">i8", INT64S),
-    "DATE": (">i4", INT32S),
-}
-"""How numbers, instants and dates are serialized in both forms."""
-
 IN_BLOCKS: Final = {"STRING": "TEXT", "BLOB": "TEXT", "DATE": "INT32", "TIMESTAMP": "INT64"}
 """Types that blocks name by how their values are stored."""
 
@@ -166,7 +154,9 @@ KINDS: Final = (
 def encoding_of(type_: str) -> int:
     if type_ == "BOOLEAN":
         return BYTES
-    return LAYOUTS[type_][1] if type_ in LAYOUTS else BINARIES
+    if type_ not in NUMBERS:
+        return BINARIES
+    return INT64S if NUMBERS[type_][0].bit_width == 64 else INT32S
 
 
 def block_column(type_: str, values: pa.Array) -> Iterator[bytes]:
@@ -184,25 +174,8 @@ def block_column(type_: str, values: pa.Array) -> Iterator[bytes]:
 
 def serialized(values: pa.Array, type_: str) -> bytes:
     """Return values that are not NULL one after the other."""
-    if type_ == "BOOLEAN":
-        return bytes(values.to_numpy(zero_copy_only=False).astype(np.uint8).tobytes())
     if type_ == "DATE":
         return encode_dates(values).tobytes()
-    if type_ in LAYOUTS:
-        return bytes(values.to_numpy(zero_copy_only=False).astype(LAYOUTS[type_][0]).tobytes())
-    return texts(values)
-
-
-def texts(values: pa.Array) -> bytes:
-    """Return texts or bytes, each with its length before it."""
-    plain = values.cast(pa.large_binary())
-    sizes = pc.binary_length(plain).to_numpy().astype(np.int64)
-    offsets = np.concatenate([[0], np.cumsum(sizes + 4)])
-    encoded = np.empty(offsets[-1], np.uint8)
-    headers = (offsets[:-1, None] + np.arange(4)).ravel()
-    is_content = np.ones(len(encoded), bool)
-    is_content[headers] = False
-    encoded[headers] = sizes.astype(">i4").view(np.uint8)
-    first = np.frombuffer(plain.buffers()[1], np.int64, len(plain) + 1, plain.offset * 8)
-    encoded[is_content] = np.frombuffer(plain.buffers()[2] or b"", np.uint8)[first[0] : first[-1]]
-    return encoded.tobytes()
+    if type_ in NUMBERS:
+        return bytes(values.to_numpy(zero_copy_only=False).astype(NUMBERS[type_][1]).tobytes())
+    return encode_texts(values)[0]

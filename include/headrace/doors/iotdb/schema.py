@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.doors.iotdb.reading import Content, type_of_code
+from headrace.doors.iotdb.reading import type_of_code
 from headrace.doors.iotdb.statements import legal_nodes
 from headrace.doors.iotdb.statuses import attempt, combined, success
 from headrace.doors.iotdb.tablets import device_nodes, measurement_name
@@ -26,6 +26,7 @@ from headrace.model.tree_statements import (
     TimeseriesSpec,
 )
 from headrace.pipes.iotdb import messages
+from headrace.pipes.iotdb.content import Content
 from headrace.sql import to_sql
 
 if TYPE_CHECKING:

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.doors.iotdb.reading import Content, Mask, finished, read_column, type_of_code, with_nulls
+from headrace.doors.iotdb.reading import finished, read_column, type_of_code, with_nulls
 from headrace.errors import DataError, Error, ProgrammingError
 from headrace.model.paths import ROOT, join_path, parse_path
 from headrace.model.remembering import remembered
 from headrace.model.tree_status import TreeStatus
 from headrace.model.types import DataType
+from headrace.pipes.iotdb.content import Content, Mask
 from headrace.pipes.iotdb.messages import InsertTablet, InsertTablets
 from headrace.sql.iotdb.status import SEMANTIC_ERROR
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headrace.doors.iotdb.pipe_tablets import read_insert_node, read_logged_node, read_raw_tablet
-from headrace.doors.iotdb.reading import Content
 from headrace.doors.iotdb.statuses import (
     NOT_LOGGED_IN,
     PIPE_HANDSHAKE_ERROR,
@@ -33,6 +32,7 @@ from headrace.errors import (
     TransientError,
 )
 from headrace.pipes.iotdb import messages
+from headrace.pipes.iotdb.content import Content
 from headrace.pipes.iotdb.requests import CODECS, COMPRESSED, HANDSHAKE, LZMA2, TABLET_BATCH, VERSION
 from headrace.trees.databases import databases_of
 from headrace.trees.expiry import limits_of

@@ -57,12 +57,15 @@ NUMBERS: Final[dict[str, tuple[pa.DataType, str]]] = {
     "FLOAT": (pa.float32(), ">f4"),
     "DOUBLE": (pa.float64(), ">f8"),
     "TIMESTAMP": (pa.int64(), ">i8"),
+    "DATE": (pa.int32(), ">i4"),
 }
+"""How numbers, instants and dates are serialized."""
 TEXTS: Final = ("TEXT", "STRING", "BLOB")
+IS_PRESENT: Final = b"\x01"
+"""The flag before a text that is there."""
 PLAIN: Final = 0
 UNCOMPRESSED: Final = 0
-LENGTH_BYTES: Final = 5
-"""A flag that there is a text, and its length."""
+LENGTH_BYTES: Final = 4
 NO_DATE: Final = 10_000_101
 """The first date that IoTDB has takes the place of NULL, since each value has to be a date."""
 
@@ -119,7 +122,7 @@ def encode_column(measurement: Measurement, values: pa.Array, precision: Precisi
     schema = b"\x01" + encode_text(measurement.name) + bytes([TYPE_CODES[kind], PLAIN, UNCOMPRESSED]) + struct.pack(">i", 0)
     valid = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else None
     if kind in TEXTS:
-        encoded, offsets = encode_texts(values)
+        encoded, offsets = encode_texts(values, IS_PRESENT)
         return EncodedColumn(measurement.name, schema, encoded, valid, 0, offsets)
     numbers = encode_dates(values) if kind == "DATE" else encode_numbers(kind, measurement.type, values)
     if kind == "TIMESTAMP":
@@ -150,19 +153,20 @@ def encode_dates(values: pa.Array) -> npt.NDArray[np.generic]:
     return np.where(valid, digits, NO_DATE).astype(">i4")
 
 
-def encode_texts(values: pa.Array) -> tuple[bytes, Integers]:
+def encode_texts(values: pa.Array, flag: bytes = b"") -> tuple[bytes, Integers]:
     """Return texts or bytes, each with a flag and its length before it, and where each begins."""
     plain = values.cast(pa.large_binary()).fill_null(b"")
     offsets = np.frombuffer(plain.buffers()[1], np.int64, len(plain) + 1, plain.offset * 8)
     content = np.frombuffer(plain.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
-    starts = offsets - offsets[0] + LENGTH_BYTES * np.arange(len(plain) + 1)
+    head = len(flag) + LENGTH_BYTES
+    starts = offsets - offsets[0] + head * np.arange(len(plain) + 1)
     encoded = np.empty(starts[-1], np.uint8)
-    headers = (starts[:-1, None] + np.arange(LENGTH_BYTES)).ravel()
+    headers = (starts[:-1, None] + np.arange(head)).ravel()
     is_content = np.ones(len(encoded), bool)
     is_content[headers] = False
     encoded[is_content] = content
-    lengths = np.diff(offsets).astype(">i4").view(np.uint8).reshape(-1, LENGTH_BYTES - 1)
-    encoded[headers] = np.hstack([np.ones((len(plain), 1), np.uint8), lengths]).ravel()
+    lengths = np.diff(offsets).astype(">i4").view(np.uint8).reshape(-1, LENGTH_BYTES)
+    encoded[headers] = np.hstack([np.tile(np.frombuffer(flag, np.uint8), (len(plain), 1)), lengths]).ravel()
     return encoded.tobytes(), starts
 
 
