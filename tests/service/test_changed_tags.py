@@ -166,6 +166,26 @@ def test_a_stream_without_history_leaves_earlier_windows_alone(meters: headrace.
     assert results(meters) == [("south", 1, 7)]
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("window", ["interval(1h)", "session(ts, 20m)"])
+def test_windows_that_a_backfill_has_computed_follow_tags(meters: headrace.Connection, window: str) -> None:
+    insert(meters, ("a", 5, 1), ("b", 5, 2), ("a", 130, 8), ("c", 200, 4))
+    create(meters, f"partition by site {window}", "ignore expired 0")
+    insert(meters, ("a", 300, 7))
+    meters.settle()
+    if "interval" in window:
+        meters.backfill(stream="d.s", start="2023-11-14 22:00:00", end="2023-11-14 23:00:00")
+        meters.execute("alter table a set tag site = 'south'")
+        meters.settle()
+        assert results(meters) == [("north", 1, 2), ("south", 1, 1), ("south", 1, 7)]
+    meters.backfill(stream="d.s")
+    meters.execute("alter table a set tag site = 'west'")
+    meters.settle()
+    assert results(meters) == [("north", 1, 2), ("south", 1, 4), ("west", 1, 1), ("west", 1, 7), ("west", 1, 8)]
+    assert meters.verify(stream="s").equal
+
+
 def test_a_change_says_what_it_costs(meters: headrace.Connection) -> None:
     create(meters, "partition by site interval(1h)")
     meters.execute("create stream t into p as select _wstart, count(*) n from m partition by site interval(1h)")

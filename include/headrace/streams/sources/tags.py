@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,13 +13,16 @@ import pyarrow.compute as pc
 
 from headrace.compute.window_plans import IntervalWindow
 from headrace.context import Context
+from headrace.model.ledger import ChunkState
 from headrace.model.positions import Position
 from headrace.model.tables import Table
 from headrace.storage import Bounds, Tables
 from headrace.storage.row_matching import match_rows
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import scan_source, source_pieces
-from headrace.streams.windows.change_batch import CHANGE, VERSION, Changes, LargeCommit
+from headrace.streams.windows.change_batch import CHANGE, VERSION, Changes, LargeCommit, to_ticks
+
+MAX_TICK: Final = 2**62
 
 
 def with_tags(tables: Tables, source: Table, rows: pa.Table, tags: Collection[str]) -> pa.Table:
@@ -81,12 +85,23 @@ class RetaggedSubtables:
 
     @property
     def _bounds(self) -> Bounds:
-        """Return the times whose windows the stream has computed: without history, not those of rows that were there before."""
-        precision, window = self.plan.query.precision, self.plan.query.window
-        if self.plan.since is None:
-            return Bounds.of_ticks(None, None, precision)
-        span = window.max_span(precision) if isinstance(window, IntervalWindow) else 0
-        return Bounds.of_ticks(self.plan.since - span + 1, None, precision)
+        """Return the extent of the times whose windows the stream has computed."""
+        return Bounds.of_ticks(self._computed[0][0] if self._computed else None, None, self.plan.query.precision)
+
+    @cached_property
+    def _computed(self) -> list[tuple[int, int]]:
+        """Return the times of computed windows: those since the creation, and of backfills. It is empty if all are computed."""
+        plan, window = self.plan, self.plan.query.window
+        if plan.since is None:
+            return []
+        chunks = self.context.catalog.ledger.chunks(plan.id)
+        starts = joined([(chunk.start, chunk.end - 1) for chunk in chunks if chunk.state is ChunkState.DONE])
+        if not isinstance(window, IntervalWindow):
+            return joined([*starts, (plan.since + 1, MAX_TICK)])
+        grid = window.sequence(plan.query.precision)
+        latest = [int(grid.assign(np.array([end]))[1].max()) for _, end in starts]
+        computed = [(start, grid.end(last) - 1) for (start, _), last in zip(starts, latest, strict=True)]
+        return joined([*computed, (grid.first_open(plan.since + 1), MAX_TICK)])
 
     def _pieces(self, position: Position) -> Iterator[pa.Table]:
         every = pc.scalar(True)
@@ -96,9 +111,24 @@ class RetaggedSubtables:
             yield self._twice(piece)
 
     def _twice(self, rows: pa.Table) -> pa.Table:
-        """Return rows as deleted with their tags before, and inserted with those after."""
+        """Return rows of computed windows as deleted with their tags before, and inserted with those after."""
+        if self._computed:
+            ticks = to_ticks(rows[self.plan.source.timestamp.name], self.plan.query.precision)
+            first, last = np.array(self._computed).T
+            rows = rows.filter(pa.array(ticks <= last[np.maximum(np.searchsorted(first, ticks, "right") - 1, 0)]))
         key, tags = self.plan.source.series_key, self.plan.scan.tags
         parts = [(join_tags(rows, self.before, key, tags), "delete"), (join_tags(rows, self.after, key, tags), "insert")]
         marked = [part.append_column(CHANGE, pa.array([change] * part.num_rows, pa.string())) for part, change in parts]
         both = pa.concat_tables(marked, promote_options="permissive")
         return both.append_column(VERSION, pa.array(np.zeros(both.num_rows, np.int64)))
+
+
+def joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ranges of whole numbers in order, of which those that overlap or adjoin are one."""
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(high, merged[-1][1])
+        else:
+            merged.append((low, high))
+    return merged
