@@ -140,8 +140,8 @@ def member(subject: Term, key: Term) -> Term:
         raise TypeMismatchError(f"-> takes JSON, not {subject.type}", hint="only tags of type JSON have members")
     if not isinstance(key.constant_value, str):
         raise TypeMismatchError("-> takes the name of a member as a constant string", hint="as in tag->'name'")
-    path = "$['" + key.constant_value.replace("'", "\\'") + "']"
-    return Term(call("get_json_object", subject.node, string(path)), DataType(TypeKind.JSON))
+    members = call("from_json", subject.node, string("map<string,string>"))
+    return Term(call("try_element_at", members, string(key.constant_value)), DataType(TypeKind.JSON))
 
 
 def contains(subject: Term, key: Term) -> Term:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Final
 
 from headrace.model.expressions import Call, DurationLiteral, Expression
-from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, TypeKind
+from headrace.model.types import BIGINT, BOOL, DOUBLE, TIMESTAMP, DataType, TypeKind
 from headrace.verify.expressions import COMPARISONS, MIRRORED, Arguments, Compiler, Language, Rule, both_ways, logic
 from headrace.verify.tdengine.conversions import (
     as_written,
@@ -168,6 +168,20 @@ def _match(use: Arguments) -> str:
     return f"regexp_matches({to_text(subject)}, {quoted(regex)})"
 
 
+def _member(use: Arguments) -> Value:
+    """Compile `->`: a member of a JSON object as text, found by a JSON pointer."""
+    subject, name = use.values
+    if not isinstance(name.constant, str):
+        raise unsupported("-> with a name that is not constant")
+    pointer = "/" + name.constant.replace("~", "~0").replace("/", "~1")
+    return Value(f"json_extract_string({subject.sql}, {quoted(pointer)})", DataType(TypeKind.JSON))
+
+
+def _contains(use: Arguments) -> Value:
+    subject, name = use.values
+    return Value(f"coalesce(list_contains(json_keys({subject.sql}), {name.sql}), false)", BOOL)
+
+
 _PATTERNS: Final = both_ways({"like": _like, "match": _match})
 LANGUAGE: Final = Language(
     {
@@ -177,6 +191,8 @@ LANGUAGE: Final = Language(
         **_PATTERNS,
         "nmatch": _PATTERNS["not match"],
         "unary-": _negated,
+        "->": _member,
+        "contains": _contains,
         "&": _bitwise("&"),
         "|": _bitwise("|"),
     },
