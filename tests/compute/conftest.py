@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.storage.spark.python_calls import define_in
 from tests.support.interpreted import drawn_plans
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ def small(spark: SparkSession) -> SparkSession:
     session = spark.newSession()
     session.conf.set("spark.sql.adaptive.enabled", "false")
     session.conf.set("spark.sql.shuffle.partitions", "1")
+    define_in(session)
     return session
 
 

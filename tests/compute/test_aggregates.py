@@ -18,7 +18,7 @@ from headrace.model.tables import TBNAME
 from tests.compute.samples import METERS, T0, WIDE, answer, collect_rows, frame, meters, select
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -206,6 +206,16 @@ def test_a_line_is_fitted_and_a_histogram_has_a_row_for_each_bin(small: SparkSes
         ('{"lower_bin":0, "upper_bin":4, "count":0.500000}',)
     ]
     assert answer("select percentile(a, 0, 100) from d1", rows) == [("[1.000000, 8.000000]",)]
+
+
+def test_numbers_in_texts_are_written_as_c_does(small: SparkSession) -> None:
+    def values(*numbers: float) -> DataFrame:
+        return frame(small, METERS, meters(*(("d1", at, None, None, None, number) for at, number in enumerate(numbers))))
+
+    assert answer("select percentile(d, 0, 100) from d1", values(0.0078125, 1e12 + 0.1)) == [("[0.007812, 1000000000000.099976]",)]
+    line = "{slop:2.0000000000000000e+20, intercept:-1.0000000000000000e+20}"
+    assert answer("select leastsquares(d, 1, 1) from d1", values(1e20, 3e20)) == [(line,)]
+    assert answer("select leastsquares(d, 1, 1) from d1", values(-1.7e308, 5e-324, 0.1)) == [("{slop:inf, intercept:-inf}",)]
 
 
 def test_time_weighted_mean_extends_to_interval_borders_with_rows_beyond(small: SparkSession) -> None:

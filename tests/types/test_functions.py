@@ -47,15 +47,13 @@ ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
 """What follows the column in a call, of functions with more than one argument."""
 NOT_COMPARED: Final = frozenset(("rand", "pi", "timezone"))
 """Functions of no column."""
-NOT_RIGHT_YET: Final = frozenset(("leastsquares",))
-"""It differs for the extremes of DOUBLE."""
 SQUARES: Final = frozenset(("stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp"))
 """Functions of squares. Those of the greatest DOUBLE are infinite, and what is computed with them differs between engines."""
 CALLED: Final = [
     function.name
     for function in language("tdengine").functions.values()
     if isinstance(function, ScalarFunction | AggregateFunction)
-    and function.name not in NOT_COMPARED | NOT_RIGHT_YET
+    and function.name not in NOT_COMPARED
     and (function.min_arguments <= 1 or function.name in ARGUMENTS)
     and not function.name.startswith("_")
 ]

@@ -10,6 +10,7 @@ from headrace.compute import Relation, Scan, Scope, SeriesNames, TableStatistics
 from headrace.errors import NotFoundError
 from headrace.model.queries import Query, Union
 from headrace.model.tables import TBNAME, Name
+from headrace.storage.spark.python_calls import define_in
 from tests.verify.tables import stored_tags
 from tests.verify.worlds import KEYED, MIXED, TAGS, World
 
@@ -27,6 +28,7 @@ class SparkSide:
         # For so few rows generating code takes longer than it saves.
         self.session.conf.set("spark.sql.codegen.wholeStage", "false")
         self.session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        define_in(self.session)
         self.frames: dict[str, DataFrame] = {}
 
     def enter(self, world: World) -> None:

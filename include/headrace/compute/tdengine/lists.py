@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.compute.functions.aggregates import (
     AFTER,
@@ -23,14 +23,19 @@ from headrace.compute.functions.aggregates import (
     X,
     list_partial,
 )
-from headrace.compute.nodes import TRUE, Column, Node, call, double, if_, integer, spark_sql, string
+from headrace.compute.nodes import TRUE, Column, Node, PythonCall, call, double, if_, integer, spark_sql, string
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.tdengine.aggregates import percent
 from headrace.compute.types import spark_type
 from headrace.errors import LimitError, TypeMismatchError
 from headrace.model.types import DOUBLE, FLOATS, VARCHAR
+from headrace.storage.spark.python_calls import define
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MAX_BINS: Final = 1000
+MAX_DECIMAL_LENGTH: Final = 25
 
 
 def collapse_directly(values: PartialRule, aggregate: Node) -> PartialRule:
@@ -50,13 +55,26 @@ def over_sorted_list(body: str) -> Node:
     return spark_sql("element_at(transform(array(array_sort({})), s -> if(size(s) = 0, NULL, {})), 1)", Column("l"), body)
 
 
+def text_of_numbers(write: Callable[[list[float]], str], numbers: Node) -> Node:
+    """Return a list of numbers as text. Python writes numbers as C does; Spark rounds their shortest texts instead."""
+    name, apply = f"headrace_{write.__name__}", partial(write_lists, write)
+    define(name, apply, "string")
+    return PythonCall(name, (numbers,), "string", apply)
+
+
+def write_lists(write: Callable[[list[float]], str], lists: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array([None if numbers is None else write(numbers) for numbers in lists.to_pylist()], pa.string())
+
+
 def percentile(arguments: AggregateArguments) -> AggregateRule:
     """Return the rule of `percentile`: exact, interpolated between ranks. Several percentages give one text."""
     fractions = [percent(arguments, index) / 100 for index in range(len(arguments.constants))]
     if len(fractions) == 1:
         return AggregateRule(DOUBLE, (VALUES,), over_sorted_list(interpolate(fractions[0])))
-    texts = ", ".join(f"format_string('%.6f', {interpolate(fraction)})" for fraction in fractions)
-    return AggregateRule(VARCHAR, (VALUES,), over_sorted_list(f"concat('[', concat_ws(', ', {texts}), ']')"))
+    quantiles = over_sorted_list(f"array({', '.join(map(interpolate, fractions))})")
+    return AggregateRule(VARCHAR, (VALUES,), text_of_numbers(percentile_text, quantiles))
 
 
 def interpolate(fraction: float) -> str:
@@ -64,6 +82,10 @@ def interpolate(fraction: float) -> str:
     rank = f"({fraction!r}D * (size(s) - 1))"
     low, high = f"s[CAST(floor({rank}) AS INT)]", f"s[CAST(ceil({rank}) AS INT)]"
     return f"({low} + ({high} - {low}) * ({rank} - floor({rank})))"
+
+
+def percentile_text(quantiles: list[float]) -> str:
+    return f"[{', '.join(f'{quantile:.6f}' for quantile in quantiles)}]"
 
 
 def mode(arguments: AggregateArguments) -> AggregateRule:
@@ -119,10 +141,19 @@ def fitted_line(arguments: AggregateArguments) -> AggregateRule:
     x = f"({float(start)!r}D + a.n * {float(step)!r}D)"
     zero = "named_struct('n', 0L, 'x', 0D, 'y', 0D, 'xy', 0D, 'xx', 0D)"
     add = f"named_struct('n', a.n + 1L, 'x', a.x + {x}, 'y', a.y + e.v, 'xy', a.xy + {x} * e.v, 'xx', a.xx + {x} * {x})"
-    slope = "((a.n * a.xy - a.x * a.y) / nullif(a.n * a.xx - a.x * a.x, 0D))"
-    text = f"format_string('{{slop:%.6f, intercept:%.6f}}', {slope}, (a.y - {slope} * a.x) / a.n)"
-    result = f"if({slope} IS NULL, NULL, {text})"
-    return AggregateRule(VARCHAR, (POINTS,), over_sorted_list(f"aggregate(s, {zero}, (a, e) -> {add}, a -> {result})"))
+    rise, run = "(a.xy - a.y * (a.x / a.n))", "(a.xx - a.x * (a.x / a.n))"
+    line = f"if({run} = 0D, NULL, array({rise} / {run}, (a.y - {rise} * (a.x / {run})) / a.n))"
+    lines = over_sorted_list(f"aggregate(s, {zero}, (a, e) -> {add}, a -> {line})")
+    return AggregateRule(VARCHAR, (POINTS,), text_of_numbers(line_text, lines))
+
+
+def line_text(line: list[float]) -> str:
+    """Write slope and intercept with six decimals, or with all digits if that takes more than 25 characters."""
+    texts = [f"{number:.6f}" for number in line]
+    slope, intercept = (
+        text if len(text) <= MAX_DECIMAL_LENGTH else f"{number:.16e}" for text, number in zip(texts, line, strict=True)
+    )
+    return f"{{slop:{slope}, intercept:{intercept}}}"
 
 
 def histogram(arguments: AggregateArguments) -> AggregateRule:
@@ -138,7 +169,7 @@ def bin_row(low: float, high: float, share: bool) -> Node:
     values = Column("l")
     count = spark_sql("size(filter({}, e -> e > {} AND e <= {}))", values, double(low), double(high))
     fraction = count / call("nullif", call("size", values), integer(0))
-    count_text = call("format_string", string("%.6f"), fraction) if share else count.cast("string")
+    count_text = call("format_string", string("%.6f"), call("bround", fraction, integer(6))) if share else count.cast("string")
     lead = f'{{"lower_bin":{low:g}, "upper_bin":{high:g}, "count":'
     return call("concat", string(lead), count_text, string("}"))
 

@@ -170,12 +170,17 @@ def _leastsquares(use: AggregateCall) -> Value:
     start, step = float(use.number(0)), float(use.number(1))
     values = use.ordered(to_double(use.x))
     x = f"list_transform(range(len({values})), lambda i: {start!r} + i * {step!r})"
-    mean_x, mean_y = f"list_avg({x})", f"list_avg({values})"
-    rise = f"list_sum(list_transform(list_zip({x}, {values}), lambda p: (p[1] - {mean_x}) * (p[2] - {mean_y})))"
-    run = f"list_sum(list_transform({x}, lambda e: (e - {mean_x}) * (e - {mean_x})))"
-    slope = f"({rise} / nullif({run}, 0))"
-    written = f"'{{slop:' || printf('%.6f', {slope}) || ', intercept:' || printf('%.6f', {mean_y} - {slope} * {mean_x}) || '}}'"
-    return Value(f"(CASE WHEN len({values}) > 1 THEN {written} END)", VARCHAR)
+    sum_x, sum_y, count = f"list_sum({x})", f"list_sum({values})", f"len({values})"
+    sum_xy = f"list_sum(list_transform(list_zip({x}, {values}), lambda p: p[1] * p[2]))"
+    rise = f"({sum_xy} - {sum_y} * ({sum_x} / {count}))"
+    run = f"nullif(list_sum(list_transform({x}, lambda e: e * e)) - {sum_x} * ({sum_x} / {count}), 0)"
+    slope, intercept = f"({rise} / {run})", f"(({sum_y} - {rise} * ({sum_x} / {run})) / {count})"
+    return Value(f"('{{slop:' || {_line_number(slope)} || ', intercept:' || {_line_number(intercept)} || '}}')", VARCHAR)
+
+
+def _line_number(number: str) -> str:
+    short = f"printf('%.6f', {number})"
+    return f"CASE WHEN length({short}) > 25 THEN printf('%.16e', {number}) ELSE {short} END"
 
 
 def _twa(use: AggregateCall) -> Value:
