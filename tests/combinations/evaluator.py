@@ -76,7 +76,13 @@ class Query:
 
     def value(self, images: Sequence[Image]) -> tuple[int, Any]:
         value = aggregate(self.aggregate, [image.row[self.column] for image in images])
-        return len(images), self.shown(value)
+        return len(images), self.rounded(self.shown(value))
+
+    def rounded(self, value: Any) -> Any:
+        """Return a value with the digits of its type."""
+        if self.digits is None or value is None:
+            return value
+        return Decimal(value).quantize(Decimal(10) ** -self.digits, ROUND_HALF_UP)
 
 
 @dataclass(frozen=True)
@@ -454,7 +460,7 @@ def gap(query: Query, before: tuple[Any, ...], after: tuple[Any, ...], share: fl
         return first, None
     value = float(low) + (float(high) - float(low)) * share
     if query.digits is not None:
-        return first, Decimal(value).quantize(Decimal(10) ** -query.digits, ROUND_HALF_UP)
+        return first, query.rounded(value)
     if query.is_single:
         return first, struct.unpack("f", struct.pack("f", value))[0]
     return first, math.trunc(value) if query.is_whole else value

@@ -60,8 +60,9 @@ class Processor:
         return {}
 
     def has_changed(self, series: tuple[str, str], time: int, value: Any) -> bool:
+        """Return whether a value becomes the sample of its series: it needs a greater deviation, and another time."""
         last = self.samples.get(series)
-        if last is not None and abs(value - last[1]) <= DEVIATION:
+        if last is not None and (time == last[0] or abs(value - last[1]) <= DEVIATION):
             return False
         self.samples[series] = (time, value)
         return True

@@ -25,6 +25,8 @@ COMPARED_UNTIL: Final = 60
 """Windows that begin later may be open at the end."""
 TICKS: Final = {"ms": (1, 1000), "us": (1, 1), "ns": (1000, 1)}
 MONTH: Final = 30 * DAY
+DIGITS: Final = {**dict.fromkeys(("sum", "min", "max", "first", "last", "spread"), 3), "avg": 6}
+"""Digits after the point of aggregates of the DECIMAL column."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class Play:
             or (column in "ibuwat" and chosen["aggregate"] in ("sum", "min", "max", "first", "last")),
             is_instant=column == "at" and chosen["aggregate"] in ("min", "max", "first", "last"),
             is_single=column == "f" and chosen["aggregate"] in ("min", "max", "first", "last"),
-            digits=3 if column == "c" and chosen["aggregate"] in ("sum", "min", "max", "first", "last", "spread") else None,
+            digits=DIGITS.get(chosen["aggregate"]) if column == "c" else None,
         )
 
     def constant(self) -> Any:

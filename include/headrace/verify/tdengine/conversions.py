@@ -191,6 +191,8 @@ def _cast_or_null(value: Value, type_: DataType) -> str:
         case kind if kind in INTEGER_BITS:
             is_unsigned = value.is_kind(TypeKind.UBIGINT) and kind in UNSIGNED
             return f"TRY_CAST({value.sql if is_unsigned else to_bigint(value)} AS {duck_type(type_)})"
+        case TypeKind.DECIMAL if value.is_constant:
+            return f"TRY_CAST({as_written(value, type_)} AS {duck_type(type_)})"
         case _:
             raise unsupported(f"CAST of {value.type} to {type_}")
 
