@@ -12,7 +12,7 @@ import pytest
 from headrace.pipes.iotdb import requests
 from headrace.pipes.iotdb.conflicts import FailurePolicy
 from headrace.pipes.iotdb.messages import Status, SubStatus
-from headrace.pipes.iotdb.pace import Pace
+from headrace.pipes.iotdb.receiver import Pace
 from headrace.pipes.iotdb.statuses import failed_parts, is_repeated
 
 
@@ -52,8 +52,8 @@ def test_requests_wait_for_those_before_them(monkeypatch: pytest.MonkeyPatch) ->
         waits.append(seconds)
         now[0] += seconds
 
-    monkeypatch.setattr("headrace.pipes.iotdb.pace.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("headrace.pipes.iotdb.pace.time.sleep", sleep)
+    monkeypatch.setattr("headrace.pipes.iotdb.receiver.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("headrace.pipes.iotdb.receiver.time.sleep", sleep)
     limited = Pace(10)
     for size in (20, 5, 30):
         limited.take(size)

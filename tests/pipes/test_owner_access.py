@@ -11,8 +11,8 @@ import headrace
 from headrace.model.jobs import JobState
 from headrace.pipes.events import InsertEvent
 from headrace.pipes.selection import Pattern, PrefixPattern
-from headrace.pipes.sources.owner_access import above
 from headrace.pipes.sources.patterns import iotdb_pattern
+from headrace.pipes.sources.trees import above
 from tests.pipes.receivers import Points, apply_events
 from tests.pipes.recording import RECORDERS, recording_sinks
 from tests.pipes.test_running import pipe_records, run

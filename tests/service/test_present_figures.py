@@ -15,8 +15,8 @@ from headrace.cli.top import read_jobs
 from headrace.model.jobs import JobState, StopReason
 from headrace.runtime import alerts
 from headrace.runtime.activity import measured_records, read_present
+from headrace.runtime.job_metrics import stream_families
 from headrace.runtime.metrics import Histogram, SnodeMetrics
-from headrace.runtime.stream_families import stream_families
 from headrace.runtime.supervision import stale_after_ms
 from headrace.settings import load
 from headrace.streams.kind import STREAM

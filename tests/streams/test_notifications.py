@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,9 +23,6 @@ from tests.streams.environment import MICRO_BATCH_FAILPOINTS, START, Row, Stream
 from tests.streams.scenarios import scale
 from tests.streams.websocket_server import WebSocketServer
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(900, 20 * EXAMPLES))]
 

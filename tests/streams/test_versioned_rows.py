@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.streams.windows.change_batch import CHANGE, VERSION
-from headrace.streams.windows.versioned_rows import FROM, TO, with_versions
+from headrace.streams.windows.stored_rows import FROM, TO, with_versions
 from tests.streams.environment import StreamEnvironment
 
 ROW = pa.schema([("key", pa.int64()), ("value", pa.int64())])

@@ -27,7 +27,7 @@ from headrace.catalog.quarantine import Quarantine
 from headrace.catalog.schema_log import SchemaLog
 from headrace.catalog.snodes import Leases, Members, Snodes
 from headrace.catalog.store import Store, is_sqlite
-from headrace.catalog.stream_metrics import StreamMetrics
+from headrace.catalog.stream_metrics import StreamMetrics, WindowNotes
 from headrace.catalog.subtables import Expirations, Subtables
 from headrace.catalog.tables import Tables
 from headrace.catalog.templates import Templates
@@ -36,7 +36,6 @@ from headrace.catalog.trees import Trees
 from headrace.catalog.trigger_activity import TriggerActivities
 from headrace.catalog.triggers import SeenRevision, Triggers
 from headrace.catalog.virtual_tables import VirtualTables
-from headrace.catalog.window_notes import WindowNotes
 from headrace.errors import OperationalError
 
 

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, bindparam, case, delete, func, select, update
 
-from headrace.catalog.definitions import Definitions
 from headrace.catalog.job_versions import add_version, hand_over, read_versions
-from headrace.catalog.rows.jobs import DROPPED_QUERIES, JOBS, STATUS, from_row, to_row
+from headrace.catalog.rows.jobs import DEFINITION, DROPPED_QUERIES, JOBS, STATUS, definition_from_row, from_row, to_row
 from headrace.catalog.rows.snodes import LEASES, SNODES, lease_from_row
 from headrace.catalog.rules import (
     exists,
@@ -22,10 +21,11 @@ from headrace.catalog.rules import (
     require_plugins,
     require_table,
 )
-from headrace.catalog.store import Repository, Store, insert
+from headrace.catalog.store import Repository, Store, insert, is_among
 from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
 from headrace.model import conversion
+from headrace.model.conversion import to_json
 from headrace.model.job_versions import JobVersion
 from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Offsets
@@ -46,6 +46,8 @@ NEWEST_EPOCH: Final = select(LEASES.c.epoch).where(
 )
 HELD_EPOCH: Final = NEWEST_EPOCH.with_for_update(read=True)
 """The same with a lock, so that the lease cannot change hands before an update is done."""
+MAX_DEFINITIONS: Final = 10_000
+"""When there are more, only those that were read last are kept."""
 
 
 class Jobs(Repository):
@@ -332,3 +334,45 @@ def _missing_name(connection: Connection, kind: str, database: str, name: str) -
 
 def _missing_id(id: str) -> NotFoundError:
     return NotFoundError(f"no job has the id {id}", hint="it was dropped")
+
+
+class Definitions:
+    """Definitions by job, which are read once: drivers ask for all jobs every second. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, JobDefinition] = {}
+
+    def has(self, id: str) -> bool:
+        """Return whether there is a definition of a job, perhaps an outdated one."""
+        return id in self._kept
+
+    def has_some(self) -> bool:
+        return bool(self._kept)
+
+    def of(self, connection: Connection, rows: Sequence[RowMapping]) -> dict[str, JobDefinition]:
+        """Return the definitions of some rows by id, without those of jobs that have just been dropped.
+
+        The rows have the columns `STATUS`, or all. With the former, definitions that are not kept are read.
+        """
+        kept = self._kept
+        definitions = {row["id"]: kept[row["id"]] for row in rows if row["id"] in kept and is_current(kept[row["id"]], row)}
+        missing = [row for row in rows if row["id"] not in definitions]
+        if missing:
+            new = {row["id"]: definition_from_row(row) for row in with_definitions(connection, missing)}
+            definitions |= new
+            self._kept = (kept if len(kept) + len(new) <= MAX_DEFINITIONS else {}) | new
+        return definitions
+
+
+def with_definitions(connection: Connection, rows: Sequence[RowMapping]) -> Sequence[RowMapping]:
+    if all(column.name in rows[0] for column in DEFINITION):
+        return rows
+    query = select(*DEFINITION).where(is_among(connection, JOBS.c.id, [row["id"] for row in rows]))
+    return connection.execute(query).mappings().all()
+
+
+def is_current(definition: JobDefinition, row: RowMapping) -> bool:
+    """Return whether a definition is that of a row: only its statement, its snode and the stages of a pipe can change."""
+    is_same = (definition.sql, definition.snode, definition.created) == (row["sql"], row["snode"], row["created"])
+    # A password may have changed, which the statement does not show.
+    return is_same and to_json(definition.pipe) == row["pipe"]

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, cast
 from sqlalchemy import Connection, select
 
 from headrace.catalog.revisions import NO_REVISION, RevisionKind, count_up, revision_of
-from headrace.catalog.rows.revisions import REVISIONS
+from headrace.catalog.rows.metadata import REVISIONS
 from headrace.catalog.store import Store
 
 Value = TypeVar("Value")

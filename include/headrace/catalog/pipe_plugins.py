@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import delete, select
 
-from headrace.catalog.rows.pipe_plugins import PIPE_PLUGINS
+from headrace.catalog.rows.functions import PIPE_PLUGINS
 from headrace.catalog.rules import nearest, refuse_pipes_using
 from headrace.catalog.store import Repository, insert
 from headrace.errors import Error, ExistsError, NotFoundError

@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection, Select, select
 
-from headrace.catalog.rows.revisions import REVISIONS
+from headrace.catalog.rows.metadata import REVISIONS
 from headrace.catalog.store import insert
 
 NO_REVISION: Final = 0

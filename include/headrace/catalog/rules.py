@@ -12,9 +12,8 @@ from typing import Final
 
 from sqlalchemy import Connection, and_, select
 
-from headrace.catalog.rows.functions import FUNCTIONS
+from headrace.catalog.rows.functions import FUNCTIONS, PIPE_PLUGINS
 from headrace.catalog.rows.jobs import JOBS, definition_from_row
-from headrace.catalog.rows.pipe_plugins import PIPE_PLUGINS
 from headrace.catalog.rows.tables import COLUMN_REFERENCES, DATABASES, SUBTABLES, TABLES, reference_from_row
 from headrace.catalog.store import is_among
 from headrace.errors import ExistsError, IntegrityError, InvalidStreamError, NotFoundError

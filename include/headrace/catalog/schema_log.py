@@ -13,7 +13,7 @@ from sqlalchemy import Connection, and_, delete, func, insert, or_, select
 
 from headrace.catalog.revisions import NO_REVISION, RevisionKind, count_up, revision_of
 from headrace.catalog.rows.jobs import JOBS
-from headrace.catalog.rows.schema_log import SCHEMA_STATEMENTS
+from headrace.catalog.rows.trees import SCHEMA_STATEMENTS
 from headrace.catalog.store import Repository, Store
 from headrace.errors import HistoryGoneError
 from headrace.model.conversion import to_row

@@ -1,4 +1,4 @@
-"""Measurements of streams at regular intervals; old ones are removed."""
+"""Measurements of streams at regular intervals, and notes of what late rows did to their windows; old ones are removed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, ColumnElement, Update, bindparam, cast, delete, func, insert, select, update
 
 from headrace.catalog.rows.jobs import JOBS
-from headrace.catalog.rows.streams import STREAM_METRICS
+from headrace.catalog.rows.streams import STREAM_METRICS, WINDOW_NOTES
 from headrace.catalog.store import Repository
 from headrace.model.stream_metrics import Rate, StreamPoint, StreamSample
+from headrace.model.window_notes import WindowNote
 
 MEANS: Final = ("rows_in_s", "rows_out_s", "bytes_out_s")
 MAXIMA: Final = ("lag_ms", "event_lag_ms", "rows_behind", "state_windows", "state_bytes", "quarantined")
@@ -131,3 +132,19 @@ def update_last() -> Update:
     columns, names = STREAM_METRICS.c, (*MEANS, *MAXIMA, "batches", "batch_ms", *BATCH_PARTS)
     of_last = (columns.job_id == bindparam("of_job_id")) & (columns.time == bindparam("of_time"))
     return update(STREAM_METRICS).where(of_last).values({name: bindparam(f"of_{name}") for name in names})
+
+
+class WindowNotes(Repository):
+    """The notes of all streams. The driver of a stream keeps their number small."""
+
+    def put(self, job_id: str, notes: Sequence[WindowNote]) -> None:
+        """Replace the notes of a stream; does nothing if it was dropped."""
+        with self._store.write() as connection:
+            connection.execute(delete(WINDOW_NOTES).where(WINDOW_NOTES.c.job_id == job_id))
+            if notes and connection.scalar(select(JOBS.c.id).where(JOBS.c.id == job_id)) is not None:
+                connection.execute(insert(WINDOW_NOTES), [asdict(note) | {"job_id": job_id} for note in notes])
+
+    def all(self, job_id: str) -> list[WindowNote]:
+        """Return the notes of a stream, of the oldest event first."""
+        query = select(WINDOW_NOTES).where(WINDOW_NOTES.c.job_id == job_id)
+        return self._all(WindowNote, query.order_by(WINDOW_NOTES.c.time, WINDOW_NOTES.c.start, WINDOW_NOTES.c.series))

@@ -6,10 +6,10 @@ What a process that dies leaves is an artifact to which nothing refers. It is re
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from headrace.code.artifacts import ArtifactStore
-from headrace.code.tdengine_modules import ALL_FUNCTIONS, check_module
 from headrace.errors import Error, InvalidCodeError
 from headrace.model.failpoints import failpoint
 from headrace.model.functions import Artifact, FunctionKind
@@ -23,6 +23,12 @@ LOCK: Final = "artifacts"
 ZIP_MAGIC: Final = (b"PK\3\4", b"PK\5\6")
 """How a zip begins: with a file, or with its end if it is empty."""
 logger = logging.getLogger(__name__)
+NEEDED: Final = {
+    FunctionKind.SCALAR: ("init", "destroy", "process"),
+    FunctionKind.UDAF: ("init", "destroy", "start", "reduce", "finish"),
+}
+"""The functions that a module has to define. It may define those of both kinds."""
+ALL_FUNCTIONS: Final = tuple(dict.fromkeys(name for names in NEEDED.values() for name in names))
 
 
 def store_code(name: str, content: bytes, catalog: Catalog, settings: Settings) -> Artifact:
@@ -89,3 +95,17 @@ def collect_artifacts(catalog: Catalog, settings: Settings) -> None:
     else:
         if removed:
             logger.info("removed %d unused artifacts", len(removed))
+
+
+def check_module(module: str, kind: FunctionKind, defined: Collection[str]) -> None:
+    """Raise `InvalidCodeError` unless a module defines the functions that a kind of function needs."""
+    missing = [function for function in NEEDED[kind] if function not in defined]
+    if missing:
+        raise InvalidCodeError(f"module {module} does not define {', '.join(missing)}", hint=_hint(kind, defined))
+
+
+def _hint(kind: FunctionKind, defined: Collection[str]) -> str:
+    other = FunctionKind.SCALAR if kind is FunctionKind.UDAF else FunctionKind.UDAF
+    if set(NEEDED[other]).issubset(defined):
+        return "write CREATE AGGREGATE FUNCTION" if other is FunctionKind.UDAF else "leave AGGREGATE out"
+    return f"a module of this kind of function defines {', '.join(NEEDED[kind])}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.jobs import actions
 from headrace.jobs.actions import JobAction, statement_action
@@ -11,9 +11,6 @@ from headrace.jobs.kinds import JobKind, commit_lag_ms, imported
 from headrace.model.access import Privilege
 from headrace.model.jobs import JobState
 from headrace.model.tree_statements import DropPipe, StartPipe, StopPipe, TreeStatement
-
-if TYPE_CHECKING:
-    pass
 
 PIPE: Final = "pipe"
 RUNNING: Final = "RUNNING"
@@ -37,7 +34,7 @@ KIND: Final = JobKind(
     needs=imported("headrace.pipes.needs:pipe_needs"),
     lineage=imported("headrace.pipes.lineage:pipe_lineage"),
     needed_version=imported("headrace.pipes.retention:needed_version"),
-    metrics=imported("headrace.runtime.pipe_families:pipe_families"),
+    metrics=imported("headrace.runtime.job_metrics:pipe_families"),
     lag_ms=commit_lag_ms,
     resume="START",
     counts_rows_in=False,

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.compute import AnyPlan
 from headrace.context import Context
 from headrace.queries.evaluation import Execution, evaluate_query
-
-if TYPE_CHECKING:
-    pass
 
 ADAPTIVE: Final = "AdaptiveSparkPlan"
 STAGE: Final = "QueryStage"

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 TOPICS: Final = {
     "access": (
         "create_user alter_user drop_user create_role drop_role grant_role grant_privileges revoke_privileges list_users list_roles"
-        " list_privileges grant_tables"
+        " list_privileges grant_tables grant_secret"
     ),
-    "secret_grants": "grant_secret",
     "databases": "create_database alter_database maintain_database drop_database use_database",
     "tables": "create_table drop_table",
     "alterations": "add_column drop_column modify_column rename_column set_table_options",
@@ -28,8 +27,7 @@ TOPICS: Final = {
     "shows": "describe show",
     "streams": "create_stream drop_stream pause_stream resume_stream replay_stream drop_quarantine",
     "replacements": "alter_stream reset_stream",
-    "snodes": "create_snode drop_snode kill_query kill_queries",
-    "connections": "kill_connection",
+    "snodes": "create_snode drop_snode kill_query kill_queries kill_connection",
     "continuous_queries": "create_continuous_query drop_continuous_query pause_continuous_query resume_continuous_query",
     "queries": "select explain",
     "functions": "create_function drop_function",

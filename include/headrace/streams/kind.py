@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.jobs import actions
 from headrace.jobs.actions import JobAction, statement_action
@@ -11,9 +11,6 @@ from headrace.jobs.kinds import JobKind, commit_lag_ms, imported
 from headrace.model.jobs import JobState
 from headrace.model.statements import DropQuarantine, DropStream, PauseStream, ReplayStream, ResetStream, ResumeStream, Statement
 from headrace.model.tables import Name
-
-if TYPE_CHECKING:
-    pass
 
 STREAM: Final = "stream"
 
@@ -35,7 +32,7 @@ KIND: Final = JobKind(
     page=imported("headrace.web.stream_view:PAGE"),
     needs=imported("headrace.streams.needs:stream_needs"),
     lineage=imported("headrace.streams.lineage:stream_lineage"),
-    metrics=imported("headrace.runtime.stream_families:stream_families"),
+    metrics=imported("headrace.runtime.job_metrics:stream_families"),
     lag_ms=commit_lag_ms,
     measured=imported("headrace.streams.sources.lag:measured_record"),
     descriptions={

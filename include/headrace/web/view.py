@@ -13,13 +13,13 @@ from headrace.model.ledger import HISTORY, RunSummary
 from headrace.model.masking import masked
 from headrace.model.pipes import NEXT_CHUNK
 from headrace.model.stream_metrics import Rate
+from headrace.model.triggers import RegisteredTrigger, TriggerActivity
 from headrace.runtime.activity import ReportedActivity, current_lag_ms, reported_activity
 from headrace.runtime.dag_ids import record_dag_id, snode_dag_id
 from headrace.runtime.supervision import Snapshot, stale_after_ms
 from headrace.runtime.trigger_metrics import CountedTriggers
 from headrace.service.visible_rows import HIDDEN_MESSAGE
 from headrace.settings import Settings
-from headrace.web.trigger_view import trigger_rows
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
@@ -196,4 +196,27 @@ def job_detail(catalog: Catalog, record: JobRecord, now: int) -> Json:
         "dialect": definition.dialect,
         "events": [{"time": event.time, "kind": event.kind, "message": event.message} for event in events],
         **(kind_of(definition).page().detail(catalog, record, now) if is_known(definition.kind) else {}),
+    }
+
+
+def trigger_rows(triggers: CountedTriggers) -> list[dict[str, Any]]:
+    """Return the triggers that are created, with what has been counted of their calls."""
+    return [trigger_row(*one) for one in triggers if one[0].failure_strategy is not None]
+
+
+def trigger_row(trigger: RegisteredTrigger, activity: TriggerActivity) -> dict[str, Any]:
+    return {
+        "name": trigger.name,
+        "event": trigger.event.value,
+        "type": trigger.type.value,
+        "pattern": trigger.pattern,
+        "class_name": trigger.class_name,
+        "owner": trigger.owner,
+        "state": trigger.state.value,
+        "reason": trigger.reason,
+        "calls": activity.calls,
+        "failures": activity.failures,
+        "duration_us": activity.duration_us,
+        "last_error": activity.last_error,
+        "last_error_at": activity.last_error_at,
     }

@@ -1,4 +1,4 @@
-"""Functions that users have registered, by language."""
+"""Functions that users have registered, by language, and plugins of pipes."""
 
 from __future__ import annotations
 
@@ -27,3 +27,18 @@ class FunctionColumns(TypedColumns):
 
 
 FUNCTIONS = Table("functions", METADATA, FunctionColumns)
+
+
+class PipePluginColumns(TypedColumns):
+    """Columns of `pipe_plugins`, which belong to no database."""
+
+    name: Named[str] = Column(NAME, primary_key=True)
+    stage: Named[str]
+    class_name: Named[str] = Column(String)
+    artifact: Named[dict[str, Any]] = Column(JSON)
+    secrets: Named[list[str]] = Column(JSON)
+    owner: Named[str] = Column(NAME)
+    created: Named[int] = Column(BigInteger)
+
+
+PIPE_PLUGINS = Table("pipe_plugins", METADATA, PipePluginColumns)

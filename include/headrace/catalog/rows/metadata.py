@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import MetaData, String
+from sqlalchemy import BigInteger, Column, MetaData, Named, String, Table, TypedColumns
 
 # On PostgreSQL the tables have their own schema, so that the catalog may share a database (with Airflow, say).
 SCHEMA: Final = "headrace"
@@ -23,3 +23,13 @@ METADATA: Final = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+
+
+class RevisionColumns(TypedColumns):
+    """Columns of `revisions`: one row for each kind of objects, once there was one."""
+
+    kind: Named[str] = Column(String, primary_key=True)
+    value: Named[int] = Column(BigInteger)
+
+
+REVISIONS = Table("revisions", METADATA, RevisionColumns)

@@ -21,6 +21,7 @@ from sqlalchemy import (
     RowMapping,
     String,
     Table,
+    Text,
     TypedColumns,
 )
 
@@ -112,3 +113,18 @@ def from_row(row: RowMapping, series: tuple[Timeseries, ...]) -> Device:
     """Return the device that a row and its decoded series describe. Devices share these, since there may be millions."""
     labels = conversion.from_json(dict[str, SeriesLabels], row["labels"])
     return Device(row["database"], row["path"], series, row["aligned"], row["number"], labels, row["template"])
+
+
+class SchemaStatementColumns(TypedColumns):
+    """Columns of `schema_statements`. A database may have been dropped since, so there is no foreign key."""
+
+    id: Named[int] = Column(BigInteger, primary_key=True, autoincrement=False)
+    time: Named[int] = Column(BigInteger)
+    category: Named[str] = Column(String)
+    sql: Named[str] = Column(Text)
+    database: Named[str] = Column(NAME)
+    version: Named[int] = Column(BigInteger)
+    owner: Named[str] = Column(NAME)
+
+
+SCHEMA_STATEMENTS = Table("schema_statements", METADATA, SchemaStatementColumns)

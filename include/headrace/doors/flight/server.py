@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from headrace.doors.flight.errors import with_flight_errors
-from headrace.doors.flight.ingest import ingest
 from headrace.doors.flight.limits import FlightLimits, limited
 from headrace.doors.flight.logins import LoginFactory, Logins, NoHandshake
 from headrace.doors.flight.metadata import METADATA
 from headrace.doors.flight.statements import ClientStatements, parameter_rows
+from headrace.doors.gate import DoorConnection
 from headrace.errors import NotSupportedError
 from headrace.runtime.flight_sql import (
     CANCELED,
@@ -27,6 +27,7 @@ from headrace.runtime.flight_sql import (
     encode_command,
     schema_bytes,
 )
+from headrace.service.connection import Connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -210,3 +211,22 @@ def flight_info(schema: pa.Schema, descriptor: Any, ticket: bytes, rows: int) ->
 def not_supported(name: str) -> NotSupportedError:
     """Return the error for a command that is none of ours."""
     return NotSupportedError(f"{name} is not supported", hint="use statements, prepared statements, or ingestion into tables")
+
+
+def ingest(connection: DoorConnection, command: Any, reader: Any, limits: FlightLimits) -> int:
+    """Write rows into the table that a command names; return their number. Columns are matched by name.
+
+    Raises:
+        NotSupportedError: The table would be temporary.
+        NotFoundError: There is no such table.
+        DataError: A value is invalid; nothing has been written.
+        LimitError: There are too many.
+    """
+    if command.temporary:
+        raise NotSupportedError("there are no temporary tables", hint="name a table that exists")
+    database = command.schema or connection.session.database
+    table = f"{database}.{command.table}" if database else command.table
+    with connection.lock, limits.received(connection.user, reader.to_reader()) as rows:
+        connection.check()
+        connection.sql = f"append to {table}"
+        return Connection(connection.session).append(rows, table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -16,7 +17,6 @@ from headrace.pipes.iotdb.conflicts import FailurePolicy
 from headrace.pipes.iotdb.connection import Connection, Login, Node, tls_context
 from headrace.pipes.iotdb.deletions import delete_statements
 from headrace.pipes.iotdb.nodes import Nodes
-from headrace.pipes.iotdb.pace import Pace
 from headrace.pipes.iotdb.statuses import check_status, failed_parts, is_repeated, status_error
 from headrace.pipes.iotdb.tablets import encode_tablets
 from headrace.pipes.plugins import Delivery
@@ -166,3 +166,20 @@ def described(category: str, sql: str) -> str:
     if category.startswith("auth."):
         return f"a statement of {category}"
     return sql if len(sql) <= MAX_SHOWN else f"{sql[:MAX_SHOWN]}…"
+
+
+class Pace:
+    """Delays requests to at most a number of bytes per second."""
+
+    def __init__(self, bytes_per_second: float) -> None:
+        """Take the limit; there is none if it is not positive."""
+        self._rate = bytes_per_second
+        self._free_at = 0.0
+
+    def take(self, size: int) -> None:
+        """Wait until the requests before this one are within the limit."""
+        if self._rate <= 0:
+            return
+        now = time.monotonic()
+        time.sleep(max(0.0, self._free_at - now))
+        self._free_at = max(self._free_at, now) + size / self._rate

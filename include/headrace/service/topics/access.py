@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from headrace import secrets
 from headrace.errors import Error, NotFoundError, PermissionDeniedError, ProgrammingError
 from headrace.model import access_statements as model
 from headrace.model.access import (
@@ -23,7 +24,9 @@ from headrace.model.access import (
     GranteeKind,
     Permissions,
     Privilege,
+    secret_target,
 )
+from headrace.model.access_statements import GrantSecret
 from headrace.model.expressions import Call, ColumnRef, Expression, Literal, columns_of
 from headrace.model.paths import PathPattern
 from headrace.model.tables import Name, TableKind
@@ -449,3 +452,23 @@ def in_order(grants: Sequence[tuple[str, Grant]]) -> list[tuple[str, Grant]]:
 def shown(grant: Grant) -> tuple[str, str, bool]:
     """Return a grant as LIST PRIVILEGES shows it."""
     return described_target(grant), grant.privilege.value, grant.with_option
+
+
+def plan_grant_secret(statement: GrantSecret, session: PlanningContext) -> list[Stage]:
+    """Plan GRANT and REVOKE of a secret, which only the administrator may. Whether there is such a secret, only drivers know."""
+    reference, grantee = statement.reference, statement.grantee
+    if not secrets.is_reference(reference):
+        hint = "write 'secret:NAME' or 'airflow:ID', as in the attributes of a pipe"
+        raise ProgrammingError(f"{reference} does not refer to a secret", hint=hint, span=statement.span)
+    secrets.check_references({"": reference}, ("",))
+    if grantee.name == ADMINISTRATOR:
+        refuse_administrator(grantee.name, "granted anything: that user may do everything")
+    session.context.catalog.access.check_exists(grantee)
+    grants = [Grant(Privilege.USE_SECRET, secret_target(reference))]
+
+    def apply(session: SessionState) -> None:
+        access = session.context.catalog.access
+        (access.revoke if statement.revoke else access.grant)(grantee, grants)
+
+    verb, word = ("revoke", "from") if statement.revoke else ("grant", "to")
+    return [change(describe_grants(verb, grants, f"{word} {grantee}"), apply, ADMINISTER)]

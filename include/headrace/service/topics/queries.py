@@ -5,27 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import NotSupportedError
 from headrace.model.access import Permissions, Privilege
+from headrace.model.expressions import Call
 from headrace.model.queries import Query, Union
 from headrace.model.statements import Explain, Select
 from headrace.service.describing import describe_query, indent
 from headrace.service.dispatch import plan
 from headrace.service.names import current_timezone
-from headrace.service.results import Result, rows_result
+from headrace.service.results import INT, STRING, CatalogRows, Result, Type, rows_result
 from headrace.service.rights import Action, Right, on_catalog, read_rights
 from headrace.service.stage import PlanningContext, SessionState, Stage, describe_all, required_rights
 from headrace.service.subtable_conditions import QueryRestriction
 from headrace.service.system_queries import query_system_tables, reads_system_tables
 from headrace.service.system_tables import SCHEMA
-from headrace.service.topics.session_functions import plan_session_functions
 
 if TYPE_CHECKING:
     from headrace.compute import AnyPlan
 
 DESCRIBE_CATALOG: Final = on_catalog(Action.DESCRIBE)
+TDENGINE_VERSION: Final = "3.3.6.0"
+"""The version of TDengine whose language and interfaces this is: clients decide by it what they may send."""
+Value = tuple[Type, Callable[[SessionState], Any]]
+SESSION_FUNCTIONS: Final[dict[str, Value]] = {
+    "server_version": (STRING, lambda _: TDENGINE_VERSION),
+    "client_version": (STRING, lambda _: TDENGINE_VERSION),
+    "server_status": (INT, lambda _: 1),
+    "database": (STRING, lambda session: session.database),
+    "current_user": (STRING, lambda session: session.user),
+    "user": (STRING, lambda session: session.user),
+}
+"""Functions about the server and the session, as clients of TDengine ask for when they connect."""
 
 
 def run_query(plan: AnyPlan, required: tuple[Right, ...] | None = None) -> Stage:
@@ -113,3 +125,21 @@ def plan_explain(statement: Explain, session: PlanningContext) -> list[Stage]:
     if query is None:
         raise NotSupportedError("EXPLAIN ANALYZE runs only queries of rows", hint="use EXPLAIN, which executes nothing")
     return [analyze_query(planned[0], query, verbose=statement.verbose, planning_ms=(perf_counter() - started) * 1000)]
+
+
+def plan_session_functions(query: Query | Union) -> list[Stage] | None:
+    """Plan a query of such functions and nothing else; None if it is another one."""
+    if isinstance(query, Union) or query.source is not None or not query.items or query.where is not None:
+        return None
+    calls = [item.expression for item in query.items]
+    if not all(isinstance(call, Call) and call.function in SESSION_FUNCTIONS and not call.arguments for call in calls):
+        return None
+    names = [item.name for item in query.items]
+    values = [SESSION_FUNCTIONS[call.function] for call in calls if isinstance(call, Call)]
+    return [Stage(on_catalog(Action.DESCRIBE), lambda: ["ask the session"], lambda session: read_values(names, values, session))]
+
+
+def read_values(names: list[str], values: list[Value], session: SessionState) -> Result:
+    columns = {name: type_ for name, (type_, _) in zip(names, values, strict=True)}
+    row = {name: read(session) for name, (_, read) in zip(names, values, strict=True)}
+    return Result(CatalogRows(columns, [tuple(row.values())]))

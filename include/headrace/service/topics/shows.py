@@ -31,9 +31,8 @@ from headrace.service.names import database_of, find_table, require_known
 from headrace.service.results import BIGINT, BOOL, INT, STRING, CatalogRows, Result, rows_result
 from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
 from headrace.service.stage import PlanningContext, Stage
-from headrace.service.topics.connections import list_connections
 from headrace.service.topics.queries import read_catalog
-from headrace.service.topics.snodes import list_queries
+from headrace.service.topics.snodes import list_connections, list_queries
 from headrace.service.visible_rows import is_own, visible_rows
 from headrace.sql import to_sql
 from headrace.streams.kind import STREAM

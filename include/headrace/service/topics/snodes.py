@@ -1,4 +1,4 @@
-"""CREATE SNODE, DROP SNODE, and the queries that snodes run: SHOW QUERIES and KILL QUERY."""
+"""CREATE SNODE, DROP SNODE, and what snodes have open: SHOW and KILL of queries, and of connections of their doors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.catalog.snodes import FIRST
 from headrace.errors import ExistsError, IntegrityError, NotFoundError
 from headrace.model.access import Privilege
-from headrace.model.statements import CreateSnode, DropSnode, KillQuery
+from headrace.model.statements import CreateSnode, DropSnode, KillConnection, KillQuery
 from headrace.model.tree_statements import KillQueries
 from headrace.model.tree_status import TreeStatus
 from headrace.runtime.living_snodes import living_snodes
@@ -49,6 +49,16 @@ TREE_COLUMNS: Final[dict[str, Type]] = {
 }
 """IoTDB's; the elapsed time is in seconds."""
 ASKED: Final = "ask the snodes that are alive for the queries that they run"
+CONNECTION_COLUMNS: Final[dict[str, Type]] = {
+    "conn_id": BIGINT,
+    "user": STRING,
+    "app": STRING,
+    "pid": INT,
+    "end_point": STRING,
+    "login_time": INSTANT,
+    "last_access": INSTANT,
+}
+"""TDengine's. `app` is the door, and `pid` the process of the snode."""
 
 
 def plan_create_snode(statement: CreateSnode, session: PlanningContext) -> list[Stage]:
@@ -117,7 +127,7 @@ def kill(id: str, session: SessionState) -> bool:
     """End a query; return False if no snode runs it."""
     if session.queries is not None:
         return session.queries.kill(id)
-    return any(is_ended_by(snode, id) for snode in living_snodes(session.context))
+    return any(is_ended_by(snode, KillQuery(id)) for snode in living_snodes(session.context))
 
 
 def running_ids(session: SessionState) -> list[str]:
@@ -183,8 +193,39 @@ def integer_times(result: Result, columns: Mapping[str, Type]) -> list[tuple[Any
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def is_ended_by(snode: Heartbeat, id: str) -> bool:
+def is_ended_by(snode: Heartbeat, statement: KillQuery | KillConnection) -> bool:
     try:
-        return query_snode(snode, to_sql(KillQuery(id)), "tdengine", None) is not None
+        return query_snode(snode, to_sql(statement), "tdengine", None) is not None
     except NotFoundError:
         return False
+
+
+def list_connections() -> Stage:
+    """List the connections of this snode, or of all that are alive if this process is none."""
+
+    def apply(session: SessionState) -> Result:
+        if session.queries is None:
+            results = [query_snode(snode, "SHOW CONNECTIONS", "tdengine", None) for snode in living_snodes(session.context)]
+            rows = [row for result in results if result is not None for row in integer_times(result, CONNECTION_COLUMNS)]
+        else:
+            pid = os.getpid()
+            rows = [(c.id, c.user, c.door, pid, c.address, c.opened, c.used) for c in session.context.connections.all()]
+        return Result(CatalogRows(CONNECTION_COLUMNS, visible(rows, CONNECTION_COLUMNS, session)))
+
+    described = "ask the snodes that are alive for their connections"
+    return Stage(on_catalog(Action.DESCRIBE), lambda: [described], apply)
+
+
+def plan_kill_connection(statement: KillConnection, _: PlanningContext) -> list[Stage]:
+    """Plan KILL CONNECTION: the connection's query ends, and it runs no other statement."""
+    id = statement.id
+
+    def apply(session: SessionState) -> None:
+        if session.queries is not None:
+            ended = session.context.connections.kill(id)
+        else:
+            ended = any(is_ended_by(snode, statement) for snode in living_snodes(session.context))
+        if not ended:
+            raise NotFoundError(f"there is no connection {id}", hint="SHOW CONNECTIONS lists them")
+
+    return [Stage(on_catalog(Action.OPERATE), lambda: [f"have the snode that has connection {id} end it"], apply)]

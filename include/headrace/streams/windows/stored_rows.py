@@ -17,15 +17,17 @@ from headrace.storage import Bounds
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import scan_source
 from headrace.streams.sources.tags import with_tags
-from headrace.streams.windows.change_batch import CHANGE, VERSION, ChangeBatch, Changes, Int64s, to_numpy
+from headrace.streams.windows.change_batch import CHANGE, VERSION, Bools, ChangeBatch, Changes, Int64s, to_numpy
 from headrace.streams.windows.retention import subtable_key
-from headrace.streams.windows.versioned_rows import FROM, TO, with_versions
 
 MAX_RANGES: Final = 32
 """Ranges to read separately; if there are more, the closest are merged."""
 
 Ranges = list[tuple[int, int]]
 """Disjoint ranges of ticks, both ends inclusive, in order."""
+FROM = "_from"
+TO = "_to"
+ALL_VERSIONS = (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True)
@@ -95,3 +97,49 @@ def in_range(plan: StreamPlan, bounds: Bounds) -> pc.Expression:
     type_ = pa.int64() if plan.query.precision is Precision.NANOSECOND else pa.timestamp("us", tz="UTC")
     low, high = (pa.scalar(value, pa.int64()).cast(type_) for value in (bounds.low, bounds.high))
     return (pc.field(name) >= low) & (pc.field(name) <= high)
+
+
+def with_versions(stored: pa.Table, changed: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Return the stored rows that the batch did not change, and each value of the changed ones, with `_from` and `_to`."""
+    untouched = stored
+    if changed.num_rows and stored.num_rows:
+        untouched = stored.join(changed.select(list(key)).group_by(list(key)).aggregate([]), list(key), join_type="left anti")
+    first, last = ALL_VERSIONS
+    ranges = {FROM: pa.repeat(pa.scalar(first), untouched.num_rows), TO: pa.repeat(pa.scalar(last), untouched.num_rows)}
+    for name, values in ranges.items():
+        untouched = untouched.append_column(name, values)
+    names = [*stored.column_names, FROM, TO]
+    return pa.concat_tables([untouched.select(names), row_values(changed, key).select(names)], promote_options="permissive")
+
+
+def row_values(changed: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Return each value that a batch's rows had before, between and after its changes, with the versions in which they had it."""
+    is_old_value = to_numpy(pc.is_in(changed[CHANGE], pa.array(["delete", "update_preimage"]))).astype(np.bool_)
+    version = to_numpy(changed[VERSION]).astype(np.int64)
+    codes = [distinct_codes(changed[name]) for name in key]
+    order = np.lexsort((~is_old_value, version, *codes))
+    first, last = lifetimes(is_old_value[order], version[order], [one[order] for one in codes])
+    rows = changed.take(pa.array(order)).append_column(FROM, pa.array(first)).append_column(TO, pa.array(last))
+    return rows.filter(pa.array(first <= last))
+
+
+def lifetimes(is_old_value: Bools, version: Int64s, codes: list[Int64s]) -> tuple[Int64s, Int64s]:
+    """Return the first and last version of each row's value. Rows must be ordered by key and write.
+
+    A new value lasts until the key's next write. The old value of the key's first write in the batch lasted until that write.
+    Further old values are the new values of earlier writes: these copies get an empty range, which ends before it begins.
+    """
+    count = len(version)
+    if count == 0:
+        return version, version
+    first, last = ALL_VERSIONS
+    is_same_key = np.ones(count - 1, np.bool_)
+    for codes_of_column in codes:
+        is_same_key &= codes_of_column[1:] == codes_of_column[:-1]
+    old_from = np.concatenate(([first], np.where(is_same_key, last, first)))
+    new_until = np.concatenate((np.where(is_same_key, version[1:] - 1, last), [last]))
+    return np.where(is_old_value, old_from, version), np.where(is_old_value, version - 1, new_until)
+
+
+def distinct_codes(column: pa.ChunkedArray) -> Int64s:
+    return to_numpy(pc.index_in(column, pc.unique(column))).astype(np.int64)
