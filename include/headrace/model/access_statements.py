@@ -66,7 +66,7 @@ class GrantRole(AccessStatement):
 
 @dataclass(frozen=True, slots=True)
 class GrantPrivileges(AccessStatement):
-    """`GRANT privilege, … ON path, … TO USER|ROLE name [WITH GRANT OPTION]`.
+    """`GRANT privilege, … ON path, … TO USER|ROLE name [WITH GRANT OPTION]`, or `REVOKE … FROM …`.
 
     Privileges are as written, in upper case: `READ`, `WRITE` and `ALL` stand for several.
     """
@@ -75,16 +75,7 @@ class GrantPrivileges(AccessStatement):
     paths: tuple[PathPattern, ...]
     grantee: Grantee
     with_option: bool = False
-    span: Span | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class RevokePrivileges(AccessStatement):
-    """`REVOKE privilege, … ON path, … FROM USER|ROLE name`."""
-
-    privileges: tuple[str, ...]
-    paths: tuple[PathPattern, ...]
-    grantee: Grantee
+    revoke: bool = False
     span: Span | None = field(default=None, compare=False)
 
 

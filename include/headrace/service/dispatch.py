@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TOPICS: Final = {
     "access": (
-        "create_user alter_user drop_user create_role drop_role grant_role grant_privileges revoke_privileges list_users list_roles"
+        "create_user alter_user drop_user create_role drop_role grant_role grant_privileges list_users list_roles"
         " list_privileges grant_tables grant_secret"
     ),
     "databases": "create_database alter_database maintain_database drop_database use_database",

@@ -270,7 +270,7 @@ access_statements = st.one_of(
     st.builds(access.DropRole, people),
     st.builds(access.GrantRole, people, people, st.booleans()),
     st.builds(access.GrantPrivileges, privileges, _tuples(patterns), grantees, st.booleans()),
-    st.builds(access.RevokePrivileges, privileges, _tuples(patterns), grantees),
+    st.builds(access.GrantPrivileges, privileges, _tuples(patterns), grantees, revoke=st.just(True)),
     st.builds(access.ListUsers, _maybe(people)),
     st.builds(access.ListRoles, _maybe(people | st.just("root"))),
     st.builds(access.ListPrivileges, grantees | st.just(Grantee(GranteeKind.USER, "root"))),

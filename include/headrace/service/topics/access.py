@@ -196,43 +196,34 @@ def plan_grant_role(statement: model.GrantRole, session: PlanningContext) -> lis
 
 
 def plan_grant_privileges(statement: model.GrantPrivileges, session: PlanningContext) -> list[Stage]:
-    """Plan GRANT of privileges, which the user must have with the option to grant them."""
-    grants = checked_grants(statement, session, "GRANT", with_option=statement.with_option)
-    grantee = statement.grantee
-    return [
-        change(
-            describe_grants("grant", grants, f"to {grantee}"),
-            lambda session: session.context.catalog.access.grant(grantee, grants),
-            rights_on(grants),
-        )
-    ]
+    """Plan GRANT and REVOKE of privileges, which the user must have with the option to grant them."""
+    grants = checked_grants(statement, session)
+    if statement.revoke:
+        present = {(grant.privilege, grant.target) for grant in session.context.catalog.access.grants(statement.grantee)}
+        if statement.privileges == ("ALL",):
+            # All are those that there are.
+            grants = [grant for grant in grants if (grant.privilege, grant.target) in present] or grants
+        for grant in grants:
+            if (grant.privilege, grant.target) not in present:
+                from headrace.catalog.access import not_granted
+
+                raise not_granted(statement.grantee, grant)
+    return [change_grants(statement.grantee, grants, rights_on(grants), revoke=statement.revoke)]
 
 
-def plan_revoke_privileges(statement: model.RevokePrivileges, session: PlanningContext) -> list[Stage]:
-    """Plan REVOKE of privileges, which the user must have with the option to grant them."""
-    grants = checked_grants(statement, session, "REVOKE")
-    grantee = statement.grantee
-    present = {(grant.privilege, grant.target) for grant in session.context.catalog.access.grants(grantee)}
-    if statement.privileges == ("ALL",):
-        # All are those that there are.
-        grants = [grant for grant in grants if (grant.privilege, grant.target) in present] or grants
-    for grant in grants:
-        if (grant.privilege, grant.target) not in present:
-            from headrace.catalog.access import not_granted
+def change_grants(grantee: Grantee, grants: Sequence[Grant], required: tuple[Right, ...], *, revoke: bool) -> Stage:
+    """Return the stage that grants or revokes something."""
 
-            raise not_granted(grantee, grant)
-    return [
-        change(
-            describe_grants("revoke", grants, f"from {grantee}"),
-            lambda session: session.context.catalog.access.revoke(grantee, grants),
-            rights_on(grants),
-        )
-    ]
+    def apply(session: SessionState) -> None:
+        access = session.context.catalog.access
+        (access.revoke if revoke else access.grant)(grantee, grants)
+
+    verb, word = ("revoke", "from") if revoke else ("grant", "to")
+    what = ", ".join(f"{grant.privilege} on {described_target(grant)}" for grant in grants)
+    return change(f"{verb} {what} {word} {grantee}", apply, required)
 
 
-def checked_grants(
-    statement: model.GrantPrivileges | model.RevokePrivileges, session: PlanningContext, verb: str, *, with_option: bool = False
-) -> list[Grant]:
+def checked_grants(statement: model.GrantPrivileges, session: PlanningContext) -> list[Grant]:
     """Return the grants of a statement, which the user may make.
 
     Raises:
@@ -241,11 +232,13 @@ def checked_grants(
         NotFoundError: There is no such user or role.
     """
     grants = [
-        Grant(privilege, str(path), with_option) for path in statement.paths for privilege in expanded(statement.privileges, path)
+        Grant(privilege, str(path), statement.with_option)
+        for path in statement.paths
+        for privilege in expanded(statement.privileges, path)
     ]
     permissions = session.context.permissions()
     if not all(map(permissions.may_grant, grants)):
-        raise not_grantable(verb, statement.grantee)
+        raise not_grantable("REVOKE" if statement.revoke else "GRANT", statement.grantee)
     if statement.grantee.name == ADMINISTRATOR:
         raise ProgrammingError(f"the rights of user {ADMINISTRATOR} cannot be changed", hint="name another user")
     session.context.catalog.access.check_exists(statement.grantee)
@@ -266,13 +259,7 @@ def plan_grant_tables(statement: model.GrantTables, session: PlanningContext) ->
         present = access.grants(grantee)
         had = [grant for grant in grants if any(is_revoked(one, grant) for one in present)]
         grants = had or grants
-    verb, word = ("revoke", "from") if statement.revoke else ("grant", "to")
-
-    def apply(session: SessionState) -> None:
-        access = session.context.catalog.access
-        (access.revoke if statement.revoke else access.grant)(grantee, grants)
-
-    return [change(describe_grants(verb, grants, f"{word} {grantee}"), apply, ADMINISTER)]
+    return [change_grants(grantee, grants, ADMINISTER, revoke=statement.revoke)]
 
 
 def granted_on(statement: model.GrantTables, present: Sequence[Grant], session: PlanningContext) -> tuple[str, str]:
@@ -355,11 +342,6 @@ def rights_on(grants: Sequence[Grant]) -> tuple[Right, ...]:
         on_paths(grant.privilege, [grant.target]) if grant.privilege.is_on_paths else globally(grant.privilege) for grant in grants
     )
     return tuple(dict.fromkeys(right for some in rights for right in some))
-
-
-def describe_grants(verb: str, grants: Sequence[Grant], whom: str) -> str:
-    """Return what EXPLAIN says of grants."""
-    return f"{verb} {', '.join(f'{grant.privilege} on {described_target(grant)}' for grant in grants)} {whom}"
 
 
 def described_target(grant: Grant) -> str:
@@ -465,10 +447,4 @@ def plan_grant_secret(statement: GrantSecret, session: PlanningContext) -> list[
         refuse_administrator(grantee.name, "granted anything: that user may do everything")
     session.context.catalog.access.check_exists(grantee)
     grants = [Grant(Privilege.USE_SECRET, secret_target(reference))]
-
-    def apply(session: SessionState) -> None:
-        access = session.context.catalog.access
-        (access.revoke if statement.revoke else access.grant)(grantee, grants)
-
-    verb, word = ("revoke", "from") if statement.revoke else ("grant", "to")
-    return [change(describe_grants(verb, grants, f"{word} {grantee}"), apply, ADMINISTER)]
+    return [change_grants(grantee, grants, ADMINISTER, revoke=statement.revoke)]

@@ -35,43 +35,30 @@ class AccessParser(PipePluginParser):
         return self._parse_identifier(USER)
 
     def _parse_grant(self) -> model.AccessStatement:
-        """Parse `GRANT ROLE role TO user`, `GRANT privileges ON paths TO USER|ROLE name [WITH GRANT OPTION]`, and on a secret."""
-        if self._accept("ROLE"):
-            role = self._parse_identifier(ROLE)
-            self._expect("TO")
-            return model.GrantRole(role, self._parse_identifier(USER))
-        if self._accept(Privilege.USE_SECRET):
-            return self._parse_granted_secret("TO", revoke=False)
-        start = self._index
-        privileges = self._parse_list(self._parse_privilege)
-        self._expect("ON")
-        paths = self._parse_patterns()
-        self._expect("TO")
-        grantee = self._parse_grantee()
-        return model.GrantPrivileges(privileges, paths, grantee, self._accept("WITH", "GRANT", "OPTION"), self._span(start))
+        return self._parse_granted("TO", revoke=False)
 
     def _parse_revoke(self) -> model.AccessStatement:
-        """Parse `REVOKE ROLE role FROM user`, `REVOKE privileges ON paths FROM USER|ROLE name`, and on a secret."""
+        return self._parse_granted("FROM", revoke=True)
+
+    def _parse_granted(self, word: str, *, revoke: bool) -> model.AccessStatement:
+        """Parse `ROLE role TO user`, `USE_SECRET ON 'secret:NAME'`, or `privileges ON paths TO USER|ROLE name …`."""
         if self._accept("ROLE"):
             role = self._parse_identifier(ROLE)
-            self._expect("FROM")
-            return model.GrantRole(role, self._parse_identifier(USER), revoke=True)
-        if self._accept(Privilege.USE_SECRET):
-            return self._parse_granted_secret("FROM", revoke=True)
+            self._expect(word)
+            return model.GrantRole(role, self._parse_identifier(USER), revoke)
         start = self._index
+        if self._accept(Privilege.USE_SECRET):
+            self._expect("ON")
+            reference = self._parse_string("a reference such as 'secret:NAME'")
+            self._expect(word)
+            return model.GrantSecret(reference, self._parse_grantee(), revoke, self._span(start))
         privileges = self._parse_list(self._parse_privilege)
         self._expect("ON")
         paths = self._parse_patterns()
-        self._expect("FROM")
-        return model.RevokePrivileges(privileges, paths, self._parse_grantee(), self._span(start))
-
-    def _parse_granted_secret(self, word: str, *, revoke: bool) -> model.GrantSecret:
-        """Parse the rest of `GRANT USE_SECRET ON 'secret:NAME' TO USER|ROLE name`."""
-        start = self._index
-        self._expect("ON")
-        reference = self._parse_string("a reference such as 'secret:NAME'")
         self._expect(word)
-        return model.GrantSecret(reference, self._parse_grantee(), revoke, self._span(start))
+        grantee = self._parse_grantee()
+        with_option = not revoke and self._accept("WITH", "GRANT", "OPTION")
+        return model.GrantPrivileges(privileges, paths, grantee, with_option, revoke, self._span(start))
 
     def _parse_privilege(self) -> str:
         return self._expect_one(*PRIVILEGES)
@@ -128,32 +115,28 @@ def _drop_role_sql(statement: model.DropRole) -> str:
     return f"DROP ROLE {LEXICAL_RULES.name_sql(statement.name)}"
 
 
+def granted_sql(what: str, grantee: str, *, revoke: bool) -> str:
+    """Write GRANT or REVOKE of something."""
+    return f"REVOKE {what} FROM {grantee}" if revoke else f"GRANT {what} TO {grantee}"
+
+
 @statement_sql.register
 def _grant_role_sql(statement: model.GrantRole) -> str:
-    verb, word = ("REVOKE", "FROM") if statement.revoke else ("GRANT", "TO")
-    return f"{verb} ROLE {LEXICAL_RULES.name_sql(statement.role)} {word} {LEXICAL_RULES.name_sql(statement.user)}"
+    role, user = LEXICAL_RULES.name_sql(statement.role), LEXICAL_RULES.name_sql(statement.user)
+    return granted_sql(f"ROLE {role}", user, revoke=statement.revoke)
 
 
 @statement_sql.register
 def _grant_privileges_sql(statement: model.GrantPrivileges) -> str:
+    granted = f"{', '.join(statement.privileges)} ON {', '.join(map(str, statement.paths))}"
     option = text_if(statement.with_option, "WITH GRANT OPTION")
-    return join_words(f"GRANT {_granted_sql(statement)} TO {grantee_sql(statement.grantee)}", option)
-
-
-@statement_sql.register
-def _revoke_privileges_sql(statement: model.RevokePrivileges) -> str:
-    return f"REVOKE {_granted_sql(statement)} FROM {grantee_sql(statement.grantee)}"
+    return join_words(granted_sql(granted, grantee_sql(statement.grantee), revoke=statement.revoke), option)
 
 
 @statement_sql.register
 def _grant_secret_sql(statement: model.GrantSecret) -> str:
-    verb, word = ("REVOKE", "FROM") if statement.revoke else ("GRANT", "TO")
-    reference, grantee = LEXICAL_RULES.quote(statement.reference), grantee_sql(statement.grantee)
-    return f"{verb} {Privilege.USE_SECRET} ON {reference} {word} {grantee}"
-
-
-def _granted_sql(statement: model.GrantPrivileges | model.RevokePrivileges) -> str:
-    return f"{', '.join(statement.privileges)} ON {', '.join(map(str, statement.paths))}"
+    granted = f"{Privilege.USE_SECRET} ON {LEXICAL_RULES.quote(statement.reference)}"
+    return granted_sql(granted, grantee_sql(statement.grantee), revoke=statement.revoke)
 
 
 @statement_sql.register
