@@ -20,6 +20,7 @@ from headrace.errors import OperationalError
 from headrace.model.time import Precision
 from headrace.pipes.iotdb import messages
 from headrace.pipes.iotdb.statuses import check_status
+from headrace.pipes.sinks.iotdb_thrift_options import ClusterOptions
 
 MAX_FRAME_BYTES: Final = 512 << 20
 CONNECT_TIMEOUT_MS: Final = 10_000
@@ -245,11 +246,12 @@ def endpoint_of(host: str, port: int) -> Endpoint:
     return Endpoint.at(EndpointKind.IOTDB, host, port)
 
 
-def tls_context(trust_store: str, password: str) -> ssl.SSLContext:
-    """Return what encrypts connections, with servers that a trust store has; see `client_context`."""
+def login_of(options: ClusterOptions, egress: EgressPolicy, timeout_ms: int = ANSWER_TIMEOUT_MS) -> Login:
+    """Return how to log in to a cluster; see `client_context` for the servers that a trust store has."""
     from headrace.pipes.iotdb.tls import client_context
 
-    return client_context(trust_store, password)
+    tls = client_context(egress.location(options.trust_store), options.trust_store_password) if options.has_tls else None
+    return Login(options.user, options.password, tls, timeout_ms, egress)
 
 
 def reason(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from headrace.model.time import Precision
 from headrace.model.types import TypeKind
 from headrace.pipes.events import DEVICE, TIME, DeviceRows, InsertEvent
 from headrace.pipes.iotdb import queries
-from headrace.pipes.iotdb.connection import Connection, Login, Node, tls_context
+from headrace.pipes.iotdb.connection import Connection, Node, login_of
 from headrace.pipes.iotdb.nodes import Nodes
 from headrace.pipes.iotdb.schema import ServerDevice, as_dates, last_times, read_devices, split_series
 from headrace.pipes.iotdb.session_options import SessionOptions
@@ -71,8 +71,7 @@ class SessionSource:
     def __init__(self, options: SessionOptions, egress: EgressPolicy) -> None:
         """Take the options; nothing is connected yet."""
         self._options = options
-        tls = tls_context(egress.location(options.trust_store), options.trust_store_password) if options.has_tls else None
-        login = Login(options.user, options.password, tls, egress=egress)
+        login = login_of(options, egress)
         self._nodes = Nodes([Node(*node) for node in options.nodes], login, PRIORITY, lambda _: None)
         self._snapshot = ServerSnapshot()
         self._resumed: dict[str, int] = {}

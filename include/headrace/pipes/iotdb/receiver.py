@@ -14,7 +14,7 @@ from headrace.model.time import Precision
 from headrace.pipes.events import DeleteEvent, Event, InsertEvent, StatementEvent
 from headrace.pipes.iotdb import messages, requests
 from headrace.pipes.iotdb.conflicts import FailurePolicy
-from headrace.pipes.iotdb.connection import Connection, Login, Node, tls_context
+from headrace.pipes.iotdb.connection import Connection, Node, login_of
 from headrace.pipes.iotdb.deletions import delete_statements
 from headrace.pipes.iotdb.nodes import Nodes
 from headrace.pipes.iotdb.statuses import check_status, failed_parts, is_repeated, status_error
@@ -41,8 +41,7 @@ class ThriftSink:
         self._compressor = requests.Compressor(options.compressors, options.zstd_level)
         self._pace = Pace(options.bytes_per_second)
         self._policy = FailurePolicy(options.ignores_conflicts, options.conflict_seconds, options.other_seconds, rejected_since)
-        tls = tls_context(egress.location(options.trust_store), options.trust_store_password) if options.has_tls else None
-        login = Login(options.user, options.password, tls, timeout_ms, egress)
+        login = login_of(options, egress, timeout_ms)
         self._nodes = Nodes([Node(*node) for node in options.nodes], login, options.strategy, self._introduce)
         self._precision: Precision | None = None
 

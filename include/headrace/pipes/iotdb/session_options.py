@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.pipes.attributes import PipeAttributes, pipe_error
-from headrace.pipes.sinks.iotdb_thrift_options import read_nodes
+from headrace.pipes.sinks.iotdb_thrift_options import ClusterOptions, read_nodes
 from headrace.pipes.sources.options import Bound, bound_of
 from headrace.pipes.sources.patterns import iotdb_pattern
 
@@ -17,40 +17,25 @@ POLL_MS: Final = 1_000
 NO_NODES: Final = "One of source.node-urls, source.host:source.port must be specified"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOptions:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SessionOptions(ClusterOptions):
     """What the source reads.
 
     Attributes:
-        nodes: Hosts and ports of the server's nodes.
-        user: The user at the server.
-        password: The user's password.
         path: The pattern of the series.
         start: The first time; None for no bound.
         end: The last time; None for no bound.
         is_snapshot: Whether the pipe ends once it has read what there is.
         poll_ms: How often the server is asked for new rows.
         overlap_ms: How far before the last row of a device it is read again when it has new rows.
-        has_tls: Whether connections are encrypted.
-        trust_store: File with the certificates of trusted servers.
-        trust_store_password: Its password.
     """
 
-    nodes: tuple[tuple[str, int], ...]
-    user: str = "root"
-    password: str = "root"
     path: str = ALL_SERIES
     start: Bound | None = None
     end: Bound | None = None
     is_snapshot: bool = False
     poll_ms: int = POLL_MS
     overlap_ms: int = 0
-    has_tls: bool = False
-    trust_store: str = ""
-    trust_store_password: str = ""
-
-    def __repr__(self) -> str:
-        return f"SessionOptions(nodes={self.nodes}, user={self.user!r}, path={self.path!r})"
 
 
 def read_options(attributes: PipeAttributes, timezone: str) -> SessionOptions:

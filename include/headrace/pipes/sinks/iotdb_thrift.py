@@ -5,14 +5,14 @@ from __future__ import annotations
 from headrace.egress import Endpoint
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.plugins import PipeContext, Sink
-from headrace.pipes.sinks.iotdb_thrift_options import endpoints_of, read_options, validate
+from headrace.pipes.sinks.iotdb_thrift_options import read_options, validate
 
 __all__ = ["create", "endpoints", "validate"]
 
 
 def endpoints(attributes: PipeAttributes) -> tuple[Endpoint, ...]:
     """Return the nodes and the file that attributes name."""
-    return endpoints_of(read_options(attributes))
+    return read_options(attributes).endpoints
 
 
 def create(attributes: PipeAttributes, pipe: PipeContext) -> Sink:

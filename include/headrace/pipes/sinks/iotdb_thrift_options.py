@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from headrace.egress import Endpoint, EndpointKind
 from headrace.errors import NotSupportedError
@@ -29,14 +29,41 @@ BAD_NODES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThriftOptions:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ClusterOptions:
+    """The nodes of an IoTDB cluster, and how to log in.
+
+    Attributes:
+        nodes: Hosts and ports, the preferred first.
+        user: The user there.
+        password: The user's password.
+        has_tls: Whether connections are encrypted.
+        trust_store: File with the certificates of trusted servers.
+        trust_store_password: Its password.
+    """
+
+    nodes: tuple[tuple[str, int], ...]
+    user: str = "root"
+    password: str = "root"
+    has_tls: bool = False
+    trust_store: str = ""
+    trust_store_password: str = ""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(nodes={self.nodes}, user={self.user!r})"
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The nodes and the file."""
+        nodes = tuple(Endpoint.at(EndpointKind.IOTDB, *node) for node in self.nodes)
+        return (*nodes, Endpoint(EndpointKind.LOCATION, self.trust_store)) if self.has_tls else nodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ThriftOptions(ClusterOptions):
     """The options of a sink to IoTDB.
 
     Attributes:
-        nodes: Hosts and ports of the receiver, the preferred first.
-        user: The user at the receiver.
-        password: The user's password.
         strategy: How requests are divided among nodes.
         batch_bytes: About how large a request may get.
         compressors: What compresses requests, one after the other.
@@ -47,14 +74,8 @@ class ThriftOptions:
         ignores_conflicts: Whether data that contradicts the receiver's is dropped.
         conflict_seconds: How long such data is tried again otherwise; without limit if negative.
         other_seconds: How long to try again after another failure; without limit if negative.
-        has_tls: Whether connections are encrypted.
-        trust_store: File with the certificates of trusted servers.
-        trust_store_password: Its password.
     """
 
-    nodes: tuple[tuple[str, int], ...]
-    user: str = "root"
-    password: str = "root"
     strategy: str = ROUND_ROBIN
     batch_bytes: int = BATCH_BYTES
     compressors: tuple[str, ...] = ()
@@ -65,34 +86,6 @@ class ThriftOptions:
     ignores_conflicts: bool = False
     conflict_seconds: int = 60
     other_seconds: int = -1
-    has_tls: bool = False
-    trust_store: str = ""
-    trust_store_password: str = ""
-
-    def __repr__(self) -> str:
-        return f"ThriftOptions(nodes={self.nodes}, user={self.user!r})"
-
-
-class ThriftEnd(Protocol):
-    """Options that name the nodes of a cluster, and a file with certificates if connections are encrypted."""
-
-    @property
-    def nodes(self) -> tuple[tuple[str, int], ...]:
-        """Hosts and ports."""
-
-    @property
-    def has_tls(self) -> bool:
-        """Whether connections are encrypted."""
-
-    @property
-    def trust_store(self) -> str:
-        """The file."""
-
-
-def endpoints_of(options: ThriftEnd) -> tuple[Endpoint, ...]:
-    """Return the nodes and the file that options name."""
-    nodes = tuple(Endpoint.at(EndpointKind.IOTDB, *node) for node in options.nodes)
-    return (*nodes, Endpoint(EndpointKind.LOCATION, options.trust_store)) if options.has_tls else nodes
 
 
 def keys(name: str) -> tuple[str, str]:

@@ -6,7 +6,6 @@ from headrace.egress import Endpoint
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.iotdb.session_options import read_options
 from headrace.pipes.plugins import PipeContext, Source
-from headrace.pipes.sinks.iotdb_thrift_options import endpoints_of
 
 
 def validate(attributes: PipeAttributes) -> None:
@@ -16,7 +15,7 @@ def validate(attributes: PipeAttributes) -> None:
 
 def endpoints(attributes: PipeAttributes) -> tuple[Endpoint, ...]:
     """Return the nodes and the file that attributes name."""
-    return endpoints_of(read_options(attributes, "UTC"))
+    return read_options(attributes, "UTC").endpoints
 
 
 def create(attributes: PipeAttributes, pipe: PipeContext) -> Source:
