@@ -40,6 +40,7 @@ PARAMETERS: Final = {"line": LINE, "field": FIELD, "name": NAME}
 FIELD_VALUE: Final = (
     r'(?s)^(?:[+-]?[0-9]+[iu]|[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[tTfF]|true|True|TRUE|false|False|FALSE|".*")$'
 )
+NO_LINE: Final = "it is not a line of line protocol"
 TAG: Final = re.compile(r"(?:[^,\\]|\\.)++")
 TRUE: Final = pa.array(["t", "T", "true", "True", "TRUE"])
 BOOLEANS: Final = pa.array([*TRUE.to_pylist(), "f", "F", "false", "False", "FALSE"])
@@ -91,17 +92,12 @@ class LineDecoder:
         """Return what messages say."""
         problems = Problems()
         messages = problems.add(messages, pc.is_null(messages[VALUE]), "it is empty, or not UTF-8")
-        if pc.any(pc.match_substring(messages[VALUE], "\n")).as_py():
-            messages = self._queries.select(LINES, messages)
-        messages = messages.filter(pc.invert(pc.match_substring_regex(messages[VALUE], r"^\s*(#|$)")))
-        records = self._queries.select(RECORDS, messages, PARAMETERS)
-        records = problems.add(records, pc.equal(records["head"], ""), "it is not a line of line protocol")
+        records = line_records(self._queries, messages, problems)
         values = records[VALUES].combine_chunks()
         records = problems.add(records, has_bad_fields(values), "a field is neither a number, a boolean nor a text in quotes")
         devices = self._devices(records)
-        times = pc.if_else(pc.equal(records["time"], ""), pa.scalar(None, pa.string()), records["time"])
         lists = {name: records[name] for name in (MEASUREMENTS, VALUES)}
-        table = pa.table({ID: records[ID], TIME: times, DEVICE: devices, **lists})
+        table = pa.table({ID: records[ID], TIME: records[TIME], DEVICE: devices, **lists})
         table = problems.without(checked(table, self._options, problems))
         return Decoded(
             events_of(list(blocks_of(table, from_fields)), self._options.input_precision, self._options.database),
@@ -117,6 +113,17 @@ class LineDecoder:
         encoded = as_array(as_array(records["head"]).dictionary_encode())
         devices = [device_of(head, self._options) for head in encoded.dictionary.to_pylist()]
         return pa.array(devices, pa.string()).take(encoded.indices)
+
+
+def line_records(queries: MessageQueries, messages: pa.Table, problems: Problems) -> pa.Table:
+    """Return what the lines of messages say as texts: `head`, `time` or NULL, and the lists `measurements` and `values`."""
+    if pc.any(pc.match_substring(messages[VALUE], "\n")).as_py():
+        messages = queries.select(LINES, messages)
+    messages = messages.filter(pc.invert(pc.match_substring_regex(messages[VALUE], r"^\s*(#|$)")))
+    records = queries.select(RECORDS, messages, PARAMETERS)
+    records = problems.add(records, pc.equal(records["head"], ""), NO_LINE)
+    times = pc.if_else(pc.equal(records[TIME], ""), pa.scalar(None, pa.string()), records[TIME])
+    return records.set_column(records.column_names.index(TIME), TIME, times)
 
 
 def device_of(head: str, options: FormatOptions) -> str | None:

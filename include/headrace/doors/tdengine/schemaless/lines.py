@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.pipes.formats.line_protocol import NO_LINE
 from headrace.pipes.formats.records import ID, MEASUREMENTS, VALUES, Problems
 from headrace.pipes.formats.scalars import as_array
 
@@ -26,7 +27,6 @@ Bytes = npt.NDArray[np.uint8]
 OTHER_SPACES: Final = (b"\t", b"\r", b"\v", b"\f")
 NEWLINE: Final = ord("\n")
 SPACE: Final = ord(" ")
-NO_LINE: Final = "it is not a line of line protocol"
 NO_FIELD: Final = "a field is not name=value"
 MIN_SPACES, MAX_SPACES = 1, 2
 MIN_SEPARATORS: Final = 3

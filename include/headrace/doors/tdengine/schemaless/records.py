@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.doors.tdengine.schemaless.lines import HEAD, NO_FIELD, NO_LINE, TIME, content_of, plain_records
-from headrace.pipes.formats.line_protocol import LINES, PARAMETERS, RECORDS
+from headrace.doors.tdengine.schemaless.lines import HEAD, NO_FIELD, TIME, content_of, plain_records
+from headrace.pipes.formats.line_protocol import line_records as split_records
 from headrace.pipes.formats.message_queries import MessageQueries
 from headrace.pipes.formats.records import ID, MEASUREMENTS, VALUES, Problems
 from headrace.pipes.formats.scalars import as_array, cast_or_none
@@ -78,24 +78,12 @@ def lines_of(lists: pa.Array, ids: pa.Array) -> pa.Table:
 
 
 def quoted_records(messages: pa.Table, problems: Problems) -> pa.Table:
-    queries = MessageQueries()
     table = messages.select([ID, "value"]).append_column("key", pa.nulls(messages.num_rows, pa.string()))
-    lines = queries.select(LINES, table)
-    lines = lines.filter(pc.invert(pc.match_substring_regex(lines["value"], r"^\s*(#|$)")))
-    records = queries.select(RECORDS, lines, PARAMETERS)
-    records = problems.add(records, pc.equal(records[HEAD], ""), NO_LINE)
+    records = split_records(MessageQueries(), table, problems)
     is_no_pair = [any(not name for name in names) for names in records[MEASUREMENTS].to_pylist()]
     records = problems.add(records, pa.array(is_no_pair, pa.bool_()), NO_FIELD)
-    times = pc.if_else(pc.equal(records[TIME], ""), pa.scalar(None, pa.string()), records[TIME])
-    return pa.table(
-        {
-            ID: records[ID],
-            HEAD: records[HEAD],
-            TIME: times,
-            MEASUREMENTS: records[MEASUREMENTS].cast(pa.list_(pa.string())),
-            VALUES: records[VALUES].cast(pa.list_(pa.string())),
-        }
-    )
+    lists = {name: records[name].cast(pa.list_(pa.string())) for name in (MEASUREMENTS, VALUES)}
+    return pa.table({ID: records[ID], HEAD: records[HEAD], TIME: records[TIME], **lists})
 
 
 def with_times(records: pa.Table, problems: Problems) -> pa.Table:
