@@ -195,7 +195,11 @@ class Settings:
     small_write_rows: int = non_negative(
         100_000, "Maximum number of rows in a write that delta-rs commits; Spark commits larger writes."
     )
-    keep_runs_days: int = positive(30, "Days after which ended runs are deleted from the database of Airflow, with their logs.")
+    keep_runs_days: int = positive(
+        30,
+        "Days after which ended runs are deleted from the database of Airflow, with their logs, and ended runs of backfills and "
+        "expired tokens from the catalog.",
+    )
     http_host: str = setting(
         "127.0.0.1",
         "Address that the snode's HTTP endpoint binds; 0.0.0.0 binds all interfaces, which needs `http_without_tls`.",

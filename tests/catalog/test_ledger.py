@@ -153,3 +153,23 @@ def test_the_rate_of_all_chunks_is_known_once_one_is_done(catalog: Catalog, cloc
         clock.advance(2_000)
         catalog.ledger.finish(stream.id, "history", number, rows)
     assert catalog.ledger.rows_per_second() == 2_000
+
+
+def test_runs_that_have_ended_long_ago_are_forgotten_but_no_history(catalog: Catalog, planned: str, clock: ManualClock) -> None:
+    for run in ("done", "failed", "waiting", "late"):
+        catalog.ledger.plan(planned, run, chunks(2))
+    catalog.ledger.claim(planned, "waiting", 0)
+    catalog.ledger.finish(planned, "waiting", 0)
+    for number in range(2):
+        for run in ("history", "done", "failed"):
+            catalog.ledger.claim(planned, run, number)
+            catalog.ledger.finish(planned, run, number) if run != "failed" else catalog.ledger.fail(
+                planned, run, number, "no space"
+            )
+    clock.advance(10_000)
+    for number in range(2):
+        catalog.ledger.claim(planned, "late", number)
+        catalog.ledger.finish(planned, "late", number)
+    assert catalog.ledger.forget(clock.now() - 1) == 4
+    assert {chunk.run for chunk in catalog.ledger.chunks(planned)} == {"history", "waiting", "late"}
+    assert len(catalog.ledger.plan(planned, "done", chunks(3))) == 3

@@ -10,7 +10,9 @@ import pytest
 
 from headrace.context import Context
 from headrace.errors import HistoryGoneError
+from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobProgress
+from headrace.model.ledger import Chunk
 from headrace.model.positions import Position, source_id
 from headrace.model.statements import CreateStream
 from headrace.model.tables import ColumnReference, Table, TableKind
@@ -160,3 +162,15 @@ def test_an_existing_table_gets_the_properties_of_its_history(meters: Meters) ->
 def test_a_table_that_cannot_be_maintained_is_skipped(meters: Meters) -> None:
     meters.context.tables.drop(METERS)
     assert maintain(meters.context) == []
+
+
+def test_maintenance_forgets_runs_that_have_ended_before_those_of_airflow_that_are_kept(meters: Meters) -> None:
+    stream, ledger = meters.create_stream("FILL_HISTORY 1"), meters.context.catalog.ledger
+    ledger.plan(stream, "again", [Chunk(stream, "again", 0, 0, 10, 1)])
+    ledger.claim(stream, "again", 0)
+    ledger.finish(stream, "again", 0)
+    maintain(meters.context)
+    assert len(ledger.chunks(stream, "again")) == 1
+    clock = ManualClock(meters.context.clock.now() + (meters.context.settings.keep_runs_days + 1) * 86_400_000)
+    maintain(replace(meters.context, clock=clock))
+    assert ledger.chunks(stream, "again") == []

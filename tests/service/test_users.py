@@ -207,6 +207,8 @@ def test_a_token_is_valid_until_it_is_revoked_or_expires(root: headrace.Connecti
         root.clock.advance(1000)
         with pytest.raises(AuthenticationError):
             job.execute("insert into root.plant.a(time, s1) values (2, 1)")
+        assert context.catalog.tokens.forget(context.clock.now() + 1) == 1
+        assert [token.reads_only for token in context.catalog.tokens.all()] == [True]
         context.catalog.tokens.revoke(next(token.id for token in context.catalog.tokens.all() if token.reads_only))
         with pytest.raises(AuthenticationError):
             rows(program, "show devices")

@@ -15,10 +15,12 @@ from sqlalchemy import (
     Select,
     and_,
     cast,
+    delete,
     func,
     or_,
     select,
     true,
+    tuple_,
     update,
 )
 
@@ -28,7 +30,7 @@ from headrace.catalog.store import Repository, insert
 from headrace.errors import FencedError, NotFoundError, TransientError
 from headrace.model.clock import MAX_STEP_MS
 from headrace.model.conversion import from_row, to_row
-from headrace.model.ledger import Chunk, ChunkState, RunSummary
+from headrace.model.ledger import HISTORY, Chunk, ChunkState, RunSummary
 
 # A chunk takes minutes at most, so the holder of a claim older than this has died.
 ABANDONED_MS: Final = 3_600_000
@@ -100,6 +102,18 @@ class Ledger(Repository):
     def summary(self, job_id: str, run: str) -> RunSummary:
         """Return the progress of a run; all zero if nothing is planned."""
         return RunSummary(job_id, run, **self._rows(_summary(job_id, run))[0])
+
+    def forget(self, before: int) -> int:
+        """Forget the runs that have ended before an instant (epoch ms), but no history of a job; return their number of chunks."""
+        open_states = [state.value for state in (ChunkState.PENDING, ChunkState.RUNNING)]
+        ended = (
+            select(CHUNKS.c.job_id, CHUNKS.c.run)
+            .where(CHUNKS.c.run != HISTORY)
+            .group_by(CHUNKS.c.job_id, CHUNKS.c.run)
+            .having(func.count().filter(CHUNKS.c.state.in_(open_states)) == 0, func.max(CHUNKS.c.finished) < before)
+        )
+        with self._store.write() as connection:
+            return connection.execute(delete(CHUNKS).where(tuple_(CHUNKS.c.job_id, CHUNKS.c.run).in_(ended))).rowcount
 
     def _close(self, job_id: str, run: str, number: int, holder: str | None, values: Mapping[str, Any]) -> None:
         holder = holder or process_identity()

@@ -55,6 +55,11 @@ class Tokens(Repository):
                 raise NotFoundError(f"there is no token {id_}", hint="`headrace user tokens` lists them")
             count_up(connection, RevisionKind.ACCESS)
 
+    def forget(self, before: int) -> int:
+        """Forget the tokens that have expired before an instant (epoch ms), and return their number."""
+        with self._store.write() as connection:
+            return connection.execute(delete(TOKENS).where(TOKENS.c.expires < before)).rowcount
+
 
 def digest(secret: str) -> str:
     """Return the hash of a token, which no one can guess, so that it needs no salt."""

@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 # A reader that has used this share of the time for which history is kept for it is warned.
 WARNING_SHARE: Final = 0.5
 HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
 HISTORY_HELD: Final = "HISTORY_HELD"
 HISTORY_GONE: Final = "HISTORY_GONE"
 
@@ -39,7 +40,8 @@ def maintain(
 ) -> list[MaintenanceResult]:
     """Compact and vacuum all tables, or those of one database. A table that fails is logged and skipped.
 
-    History of `retention_hours` is kept, by default as the setting says. With all tables, what crashes have left of streams goes.
+    History of `retention_hours` is kept, by default as the setting says. With all tables, what crashes have left of streams goes,
+    and what the catalog has of runs and tokens that have ended long ago.
 
     With `bounds`, only files that may have rows of this range are compacted.
     """
@@ -54,9 +56,17 @@ def maintain(
         try:
             context.tables.remove_dropped()
             remove_leftovers(context)
+            forget_ended(context)
         except Error as error:
             logger.error("leaving what crashes have left: %s", error.message)
     return results
+
+
+def forget_ended(context: Context) -> None:
+    """Forget runs of backfills, and tokens, that have ended as long ago as Airflow's runs that are deleted."""
+    before = context.clock.now() - context.settings.keep_runs_days * DAY_MS
+    context.catalog.ledger.forget(before)
+    context.catalog.tokens.forget(before)
 
 
 def maintain_table(
