@@ -8,7 +8,7 @@ from headrace.catalog import Catalog
 from headrace.catalog.processes import process_identity
 from headrace.errors import FencedError, NotFoundError, TransientError
 from headrace.model.clock import ManualClock
-from headrace.model.ledger import ChunkState, RunSummary
+from headrace.model.ledger import EARLIER, ChunkState, RunSummary
 from tests.catalog.samples import chunks, with_stream
 
 
@@ -171,5 +171,19 @@ def test_runs_that_have_ended_long_ago_are_forgotten_but_no_history(catalog: Cat
         catalog.ledger.claim(planned, "late", number)
         catalog.ledger.finish(planned, "late", number)
     assert catalog.ledger.forget(clock.now() - 1) == 4
-    assert {chunk.run for chunk in catalog.ledger.chunks(planned)} == {"history", "waiting", "late"}
+    assert {chunk.run for chunk in catalog.ledger.chunks(planned)} == {"history", "waiting", "late", EARLIER}
+    (kept,) = catalog.ledger.chunks(planned, EARLIER)
+    assert (kept.start, kept.end, kept.state) == (0, 20, ChunkState.DONE)
     assert len(catalog.ledger.plan(planned, "done", chunks(3))) == 3
+
+
+def test_the_ranges_of_forgotten_runs_are_joined(catalog: Catalog, planned: str, clock: ManualClock) -> None:
+    for numbers in ((0, 1), (1, 2), (4,)):
+        run = str(numbers)
+        for chunk in catalog.ledger.plan(planned, run, [chunks(5)[number] for number in numbers]):
+            catalog.ledger.claim(planned, run, chunk.number)
+            catalog.ledger.finish(planned, run, chunk.number)
+        clock.advance(1_000)
+        catalog.ledger.forget(clock.now())
+    assert [(chunk.start, chunk.end) for chunk in catalog.ledger.chunks(planned, EARLIER)] == [(0, 30), (40, 50)]
+    assert catalog.ledger.forget(clock.now() + 1_000) == 0

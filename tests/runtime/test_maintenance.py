@@ -12,7 +12,7 @@ from headrace.context import Context
 from headrace.errors import HistoryGoneError
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobProgress
-from headrace.model.ledger import Chunk
+from headrace.model.ledger import EARLIER, Chunk
 from headrace.model.positions import Position, source_id
 from headrace.model.statements import CreateStream
 from headrace.model.tables import ColumnReference, Table, TableKind
@@ -174,3 +174,4 @@ def test_maintenance_forgets_runs_that_have_ended_before_those_of_airflow_that_a
     clock = ManualClock(meters.context.clock.now() + (meters.context.settings.keep_runs_days + 1) * 86_400_000)
     maintain(replace(meters.context, clock=clock))
     assert ledger.chunks(stream, "again") == []
+    assert [(chunk.start, chunk.end) for chunk in ledger.chunks(stream, EARLIER)] == [(0, 10)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -20,7 +21,6 @@ from sqlalchemy import (
     or_,
     select,
     true,
-    tuple_,
     update,
 )
 
@@ -30,7 +30,7 @@ from headrace.catalog.store import Repository, insert
 from headrace.errors import FencedError, NotFoundError, TransientError
 from headrace.model.clock import MAX_STEP_MS
 from headrace.model.conversion import from_row, to_row
-from headrace.model.ledger import HISTORY, Chunk, ChunkState, RunSummary
+from headrace.model.ledger import EARLIER, HISTORY, Chunk, ChunkState, RunSummary, joined
 
 # A chunk takes minutes at most, so the holder of a claim older than this has died.
 ABANDONED_MS: Final = 3_600_000
@@ -104,16 +104,27 @@ class Ledger(Repository):
         return RunSummary(job_id, run, **self._rows(_summary(job_id, run))[0])
 
     def forget(self, before: int) -> int:
-        """Forget the runs that have ended before an instant (epoch ms), but no history of a job; return their number of chunks."""
-        open_states = [state.value for state in (ChunkState.PENDING, ChunkState.RUNNING)]
-        ended = (
-            select(CHUNKS.c.job_id, CHUNKS.c.run)
-            .where(CHUNKS.c.run != HISTORY)
-            .group_by(CHUNKS.c.job_id, CHUNKS.c.run)
-            .having(func.count().filter(CHUNKS.c.state.in_(open_states)) == 0, func.max(CHUNKS.c.finished) < before)
-        )
+        """Forget the runs that have ended before an instant (epoch ms), but no history of a job; return their number of chunks.
+
+        The ranges that they have computed stay, joined as the chunks of `EARLIER`.
+        """
+        is_open = CHUNKS.c.state.in_([ChunkState.PENDING.value, ChunkState.RUNNING.value])
+        runs = select(CHUNKS.c.job_id, CHUNKS.c.run).where(CHUNKS.c.run != HISTORY).group_by(CHUNKS.c.job_id, CHUNKS.c.run)
+        ended = runs.having(func.count().filter(is_open) == 0, func.max(CHUNKS.c.finished) < before)
+        forgotten = 0
         with self._store.write() as connection:
-            return connection.execute(delete(CHUNKS).where(tuple_(CHUNKS.c.job_id, CHUNKS.c.run).in_(ended))).rowcount
+            names = defaultdict(list)
+            for job_id, run in connection.execute(ended):
+                names[job_id].append(run)
+            for job_id, of_job in names.items():
+                removal = delete(CHUNKS).where(CHUNKS.c.job_id == job_id, CHUNKS.c.run.in_([*of_job, EARLIER]))
+                rows = connection.execute(removal.returning(CHUNKS.c.run, CHUNKS.c.state, CHUNKS.c.start, CHUNKS.c.end)).all()
+                forgotten += sum(run != EARLIER for run, *_ in rows)
+                ranges = joined((start, end - 1) for _, state, start, end in rows if state == ChunkState.DONE.value)
+                kept = [Chunk(job_id, EARLIER, at, low, high + 1, 0, ChunkState.DONE) for at, (low, high) in enumerate(ranges)]
+                if kept:
+                    connection.execute(insert(connection, CHUNKS), [to_row(chunk) for chunk in kept])
+        return forgotten
 
     def _close(self, job_id: str, run: str, number: int, holder: str | None, values: Mapping[str, Any]) -> None:
         holder = holder or process_identity()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 HISTORY: Final = "history"
 """The run that backfills a job's history; other runs are recomputations that a user started."""
+EARLIER: Final = "earlier runs"
+"""What is left of runs that have ended long ago: the ranges that they have computed."""
 
 
 class ChunkState(StrEnum):
@@ -72,3 +75,14 @@ class RunSummary:
         if self.started is None or not self.fraction:
             return None
         return max(0, round((now - self.started) * (1 - self.fraction) / self.fraction))
+
+
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ranges of whole numbers, both ends inclusive, in order; those that overlap or adjoin are one."""
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(high, merged[-1][1])
+        else:
+            merged.append((low, high))
+    return merged

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from headrace.compute.window_plans import IntervalWindow
 from headrace.context import Context
-from headrace.model.ledger import ChunkState
+from headrace.model.ledger import ChunkState, joined
 from headrace.model.positions import Position
 from headrace.model.tables import Table
 from headrace.storage import Bounds, Tables
@@ -121,14 +121,3 @@ class RetaggedSubtables:
         marked = [part.append_column(CHANGE, pa.array([change] * part.num_rows, pa.string())) for part, change in parts]
         both = pa.concat_tables(marked, promote_options="permissive")
         return both.append_column(VERSION, pa.array(np.zeros(both.num_rows, np.int64)))
-
-
-def joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return ranges of whole numbers in order, of which those that overlap or adjoin are one."""
-    merged: list[tuple[int, int]] = []
-    for low, high in sorted(ranges):
-        if merged and low <= merged[-1][1] + 1:
-            merged[-1] = merged[-1][0], max(high, merged[-1][1])
-        else:
-            merged.append((low, high))
-    return merged
