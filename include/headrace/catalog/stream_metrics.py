@@ -11,7 +11,7 @@ from sqlalchemy import BigInteger, ColumnElement, Update, bindparam, cast, delet
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.rows.streams import STREAM_METRICS, WINDOW_NOTES
 from headrace.catalog.store import Repository
-from headrace.model.stream_metrics import Rate, StreamPoint, StreamSample
+from headrace.model.stream_metrics import Rate, StreamSample
 from headrace.model.window_notes import WindowNote
 
 MEANS: Final = ("rows_in_s", "rows_out_s", "bytes_out_s")
@@ -91,8 +91,11 @@ class StreamMetrics(Repository):
         samples = self._all(StreamSample, before) or self._all(StreamSample, of_job.order_by(STREAM_METRICS.c.time))
         return samples[0] if samples else None
 
-    def points(self, job_id: str, *, since: int, width_ms: int) -> list[StreamPoint]:
-        """Return what was measured of a stream from an instant on (epoch ms), in order: parts of `width_ms` that have samples."""
+    def points(self, job_id: str, *, since: int, width_ms: int) -> dict[int, dict[str, Any]]:
+        """Return what was measured of a stream from an instant on (epoch ms), by the numbers of parts of `width_ms` with samples.
+
+        Each has means of rates, maxima of what is at a moment, the number of micro-batches, and what they took together, in ms.
+        """
         columns = STREAM_METRICS.c
         point = ((columns.time - since) // width_ms).label("point")
         means = [func.avg(columns[name]).label(name) for name in MEANS]
@@ -100,7 +103,8 @@ class StreamMetrics(Repository):
         totals = [func.sum(columns[name] * columns.batches).label(name) for name in BATCH_PARTS]
         batches = cast(func.sum(columns.batches), BigInteger).label("batches")
         query = select(point, *means, *maxima, batches, *totals).where(columns.job_id == job_id, columns.time >= since)
-        return self._all(StreamPoint, query.group_by(point).order_by(point))
+        with self._store.read() as connection:
+            return {row.point: row._asdict() for row in connection.execute(query.group_by(point).order_by(point))}
 
     def rates(self, *, since: int) -> dict[str, list[Rate]]:
         """Return the rates of each stream from an instant on (epoch ms), oldest first."""

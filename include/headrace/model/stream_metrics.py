@@ -55,33 +55,6 @@ class StreamSample:
     windows_recalculated: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StreamPoint:
-    """The samples of a stream or pipe in a part of a range: means of rates, maxima of what is at a moment, totals of times.
-
-    Attributes:
-        point: The number of the part, from 0.
-        batches: The number of micro-batches. What they took together follows, in ms.
-    """
-
-    point: int
-    rows_in_s: float
-    rows_out_s: float
-    bytes_out_s: float
-    lag_ms: int
-    event_lag_ms: int | None
-    rows_behind: int
-    state_windows: int
-    state_bytes: int
-    quarantined: int
-    batches: int
-    read_ms: float | None
-    compute_ms: float | None
-    checkpoint_ms: float | None
-    write_ms: float | None
-    record_ms: float | None
-
-
 class Rate(NamedTuple):
     """Rows read and written, and bytes delivered, per second, as a sample has them."""
 

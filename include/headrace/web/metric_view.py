@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.catalog.stream_metrics import BATCH_PARTS, MAXIMA, MEANS
-from headrace.model.stream_metrics import StreamPoint
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
 
 Json = dict[str, Any]
+Point = Mapping[str, Any]
 MAX_POINTS: Final = 240
 """Points of a chart. Each shows the samples of its part of the range."""
 HOUR_MS: Final = 3_600_000
@@ -38,7 +38,7 @@ def metric_charts(catalog: Catalog, job_id: str, over: ChartRange, now: int, kee
     """
     width_ms = over.length_ms // MAX_POINTS
     since = now - over.length_ms
-    points = {point.point: point for point in catalog.stream_metrics.points(job_id, since=since, width_ms=width_ms)}
+    points = catalog.stream_metrics.points(job_id, since=since, width_ms=width_ms)
     return {
         "over": over.value,
         "ranges": [one.value for one in ChartRange if one is ChartRange.HOUR or one.length_ms / 2 < keep_ms],
@@ -48,18 +48,18 @@ def metric_charts(catalog: Catalog, job_id: str, over: ChartRange, now: int, kee
     }
 
 
-def value_of(name: str, point: StreamPoint | None) -> float | None:
-    value = None if point is None else getattr(point, name)
+def value_of(name: str, point: Point | None) -> float | None:
+    value = None if point is None else point[name]
     return None if value is None else round(value, 2)
 
 
-def mean_of(name: str, point: StreamPoint | None) -> float | None:
+def mean_of(name: str, point: Point | None) -> float | None:
     """Return how long a part of a micro-batch took on average."""
-    total = None if point is None else getattr(point, name)
-    return round(total / point.batches, 2) if point is not None and total is not None and point.batches else None
+    total = None if point is None else point[name]
+    return round(total / point["batches"], 2) if point is not None and total is not None and point["batches"] else None
 
 
-SERIES: Final[Mapping[str, Callable[[StreamPoint | None], float | None]]] = {
+SERIES: Final[Mapping[str, Callable[[Point | None], float | None]]] = {
     **{name: partial(value_of, name) for name in (*MEANS, *MAXIMA, "batches")},
     **{name: partial(mean_of, name) for name in BATCH_PARTS},
 }

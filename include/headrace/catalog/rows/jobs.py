@@ -78,12 +78,8 @@ DEFINITION = tuple(column for column in JOBS.c if column.name not in (*CHANGING,
 
 
 def to_row(record: JobRecord) -> dict[str, Any]:
-    target = record.definition.target
-    names = (None, None) if target is None else (target.database, target.name)
     return {
-        **conversion.to_row(record.definition, "target"),
-        "target_database": names[0],
-        "target_table": names[1],
+        **definition_to_row(record.definition),
         **conversion.to_row(record.progress),
         **conversion.to_row(record, "definition", "progress"),
     }

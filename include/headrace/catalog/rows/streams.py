@@ -6,13 +6,17 @@ A row that was released stays in the quarantine for as long as its stream may re
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Container, Iterator
+from typing import Any, Final, get_args, get_type_hints
 
 from sqlalchemy import BigInteger, Column, Float, ForeignKeyConstraint, Index, Named, RowMapping, String, Table, Text, TypedColumns
 
 from headrace.catalog.rows.metadata import METADATA, NAME
 from headrace.model import conversion
 from headrace.model.quarantine import QuarantinedRow, RowKey
+from headrace.model.stream_metrics import StreamSample
+
+COLUMN_TYPES: Final = {int: BigInteger, float: Float, str: String}
 
 
 class _QuarantineColumns(TypedColumns):
@@ -51,39 +55,17 @@ def from_row(row: RowMapping) -> QuarantinedRow:
     return conversion.from_row(QuarantinedRow, {**row, "key": key, "values": json.loads(row["content"])})
 
 
-class _StreamMetricColumns(TypedColumns):
-    job_id: Named[str] = Column(String, primary_key=True)
-    time: Named[int] = Column(BigInteger, primary_key=True, autoincrement=False)
-    rows_behind: Named[int] = Column(BigInteger)
-    lag_ms: Named[int] = Column(BigInteger)
-    event_lag_ms: Named[int | None] = Column(BigInteger, nullable=True)
-    batches: Named[int] = Column(BigInteger)
-    batch_ms: Named[float | None] = Column(Float, nullable=True)
-    read_ms: Named[float | None] = Column(Float, nullable=True)
-    compute_ms: Named[float | None] = Column(Float, nullable=True)
-    checkpoint_ms: Named[float | None] = Column(Float, nullable=True)
-    write_ms: Named[float | None] = Column(Float, nullable=True)
-    record_ms: Named[float | None] = Column(Float, nullable=True)
-    rows_in_s: Named[float] = Column(Float)
-    rows_out_s: Named[float] = Column(Float)
-    state_windows: Named[int] = Column(BigInteger)
-    state_bytes: Named[int] = Column(BigInteger)
-    quarantined: Named[int] = Column(BigInteger)
-    bytes_out_s: Named[float] = Column(Float)
-    rows_used: Named[int | None] = Column(BigInteger, nullable=True)
-    rows_updated: Named[int | None] = Column(BigInteger, nullable=True)
-    rows_filtered: Named[int | None] = Column(BigInteger, nullable=True)
-    rows_expired: Named[int | None] = Column(BigInteger, nullable=True)
-    rows_quarantined: Named[int | None] = Column(BigInteger, nullable=True)
-    rows_dropped: Named[int | None] = Column(BigInteger, nullable=True)
-    rows_out: Named[int | None] = Column(BigInteger, nullable=True)
-    windows_recalculated: Named[int | None] = Column(BigInteger, nullable=True)
+def columns_of(kind: type, keys: Container[str]) -> Iterator[Column[Any]]:
+    """Yield a column for each field of a dataclass of numbers and texts."""
+    for name, declared in get_type_hints(kind).items():
+        type_, *none = get_args(declared) or (declared,)
+        yield Column(name, COLUMN_TYPES[type_], primary_key=name in keys, nullable=bool(none), autoincrement=False)
 
 
 STREAM_METRICS = Table(
     "stream_metrics",
     METADATA,
-    _StreamMetricColumns,
+    *columns_of(StreamSample, ("job_id", "time")),
     ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE"),
     Index(None, "time"),
 )
