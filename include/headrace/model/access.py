@@ -18,7 +18,6 @@ TOKEN_PREFIX: Final = "hrt_"
 """How tokens begin, so that they differ from passwords."""
 TOKEN_WORD: Final = " token "
 MIN_NAME_LENGTH: Final = 4
-MIN_PASSWORD_LENGTH: Final = 4
 MAX_NAME_LENGTH: Final = 32
 
 

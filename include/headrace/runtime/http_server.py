@@ -155,7 +155,7 @@ class Endpoint:
         Raises:
             ConfigurationError: The port cannot be bound.
         """
-        self._socket = _bind(host, port, setting)
+        self._socket = bind(host, port, setting)
         self._scheme = "http" if tls is None else "https"
         self._advertise = advertise or (socket.gethostname() if host in WILDCARD_HOSTS else host)
         self.port: int = self._socket.getsockname()[1]
@@ -205,10 +205,11 @@ def with_port(host: str, port: int) -> str:
     return host if host.rpartition("]")[2].count(":") else f"{host}:{port}"
 
 
-def _bind(host: str, port: int, setting: str) -> socket.socket:
+def bind(host: str, port: int, setting: str, backlog: int | None = None) -> socket.socket:
+    """Return a socket that is bound to a port of an address; `setting` names the port in the error."""
     try:
         family, *_, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(address[:2], family=family)
+        return socket.create_server(address[:2], family=family, backlog=backlog)
     except (OSError, OverflowError) as error:
         raise ConfigurationError(
             f"port {port} of {host} cannot be bound: {getattr(error, 'strerror', error)}",

@@ -24,10 +24,10 @@ from headrace.doors.iotdb.transfer_memory import RequestMemory
 from headrace.doors.iotdb.wire import MalformedCallError, read_call
 from headrace.doors.options import DoorOptions, door_options
 from headrace.doors.tls import server_context
-from headrace.errors import ConfigurationError
 from headrace.model.connections import Origin
 from headrace.runtime.budget import Budget
 from headrace.runtime.http import MAX_LOGINS
+from headrace.runtime.http_server import bind
 
 if TYPE_CHECKING:
     from headrace.runtime.door import Door
@@ -92,7 +92,7 @@ class IotdbDoor:
             ConfigurationError: The port cannot be bound, or the certificate cannot be read.
         """
         self._tls = server_context(self._options)
-        self._socket = bind(self._options)
+        self._socket = bind(self._options.host, self._options.port, "HEADRACE_IOTDB_PORT", BACKLOG)
         allow_files(self._max_connections)
         self._thread.start()
         self._has_started.wait()
@@ -219,20 +219,6 @@ def peer_name(transport: asyncio.BaseTransport) -> str:
     """Return the address of a client, as host:port."""
     peer = transport.get_extra_info("peername")
     return f"{peer[0]}:{peer[1]}" if peer else "?"
-
-
-def bind(options: DoorOptions) -> socket.socket:
-    """Return a socket that is bound to a port of an address."""
-    try:
-        family, *_, address = socket.getaddrinfo(
-            options.host or None, options.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
-    except (OSError, OverflowError) as error:
-        raise ConfigurationError(
-            f"port {options.port} of {options.host} cannot be bound: {getattr(error, 'strerror', error)}",
-            hint="set HEADRACE_IOTDB_PORT to a free port, and HEADRACE_DOOR_HOST to an address of this machine",
-        ) from None
 
 
 def allow_files(connections: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.doors.iotdb.results import ResultReader
 from headrace.doors.iotdb.statuses import attempt, combined, success
@@ -122,47 +122,32 @@ def cancel_operation(client: Client, request: messages.CancelOperation) -> messa
     return success()
 
 
-def raw_query(is_newer: bool) -> Callable[[Client, messages.RawQuery], messages.Message]:
-    """Return the call that reads the points of series, from an instant on and before another."""
+def query(sql_of: Callable[[Any], str], is_newer: bool) -> Callable[[Client, Any], messages.Message]:
+    """Return the call that runs the query of a request."""
 
-    def run(client: Client, request: messages.RawQuery) -> messages.Message:
-        where = time_condition(request.startTime, request.endTime)
-        result = client.query(f"select {suffixes(request.paths)} from {ROOT}{where}")
-        return answer(client, result, request.statementId, request.fetchSize, is_newer=is_newer)
+    def run(client: Client, request: Any) -> messages.Message:
+        return answer(client, client.query(sql_of(request)), request.statementId, request.fetchSize, is_newer=is_newer)
 
     return run
 
 
-def last_query(is_newer: bool) -> Callable[[Client, messages.LastQuery], messages.Message]:
-    """Return the call that reads the latest points of series, from an instant on."""
-
-    def run(client: Client, request: messages.LastQuery) -> messages.Message:
-        where = time_condition(request.time, None)
-        result = client.query(f"select last {suffixes(request.paths)} from {ROOT}{where}")
-        return answer(client, result, request.statementId, request.fetchSize, is_newer=is_newer)
-
-    return run
+def raw_sql(request: messages.RawQuery) -> str:
+    """Return the query of the points of series, from an instant on and before another."""
+    return f"select {suffixes(request.paths)} from {ROOT}{time_condition(request.startTime, request.endTime)}"
 
 
-def device_last_query(client: Client, request: messages.DeviceLastQuery) -> messages.Message:
-    """Read the latest points of series of a device."""
-    paths = [f"{request.deviceId}.{sensor}" for sensor in request.sensors]
-    result = client.query(f"select last {suffixes(paths)} from {ROOT}")
-    return answer(client, result, request.statementId, request.fetchSize, is_newer=True)
+def last_sql(request: messages.LastQuery) -> str:
+    """Return the query of the latest points of series, from an instant on."""
+    return f"select last {suffixes(request.paths)} from {ROOT}{time_condition(request.time, None)}"
 
 
-def aggregation_query(is_newer: bool) -> Callable[[Client, messages.AggregationQuery], messages.Message]:
-    """Return the call that aggregates series, by intervals of time if it names one."""
-
-    def run(client: Client, request: messages.AggregationQuery) -> messages.Message:
-        result = client.query(aggregation_sql(request))
-        return answer(client, result, request.statementId, request.fetchSize, is_newer=is_newer)
-
-    return run
+def device_last_sql(request: messages.DeviceLastQuery) -> str:
+    """Return the query of the latest points of series of a device."""
+    return f"select last {suffixes([f'{request.deviceId}.{sensor}' for sensor in request.sensors])} from {ROOT}"
 
 
 def aggregation_sql(request: messages.AggregationQuery) -> str:
-    """Return the query of a request."""
+    """Return the query that aggregates series, by intervals of time if the request names one."""
     calls = [f"{function_name(code)}({suffix(path)})" for code, path in zip(request.aggregations, request.paths, strict=True)]
     sql, start, end = f"select {', '.join(calls)} from {ROOT}", request.startTime, request.endTime
     if request.interval is not None:

@@ -112,7 +112,7 @@ class PathParser(FormParser, ABC):
             return self._peek(ahead).start > self._peek(ahead - 1).end
         return after.kind in DATA or after.word in ("(", "!")
 
-    def _parse_plain_node(self) -> str:
+    def _parse_plain_node(self, pattern: re.Pattern[str] = NODE, rule: str = NODE_RULE) -> str:
         """Parse a node without wildcards, and return its canonical spelling."""
         token = self._token
         if not self._is_name(token):
@@ -121,8 +121,8 @@ class PathParser(FormParser, ABC):
         written = self.text[token.start : token.end]
         if token.kind is TokenType.QUOTED:
             return quote_node(self.LEXICAL_RULES.name(written))
-        if not NODE.fullmatch(written):
-            self._semantic(NODE_RULE.format(written), token, hint=f"write `{written}`")
+        if not pattern.fullmatch(written):
+            self._semantic(rule.format(written), token, hint=f"write `{written}`")
         return written
 
     def _refuse_node(self, token: Token) -> NoReturn:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from headrace.model.expressions import ColumnRef, Expression, walk
-from headrace.model.paths import ROOT, quote_node, split_path
+from headrace.model.paths import ROOT, split_path
 from headrace.model.queries import SelectItem
 from headrace.model.tree_queries import IntoTarget, TreeFill, TreeFillMode, TreeOrdering, TreeQuery
 from headrace.sql.iotdb.expressions import is_constant
@@ -122,19 +122,10 @@ class TreeQueries(GroupParser):
         return IntoTarget(tuple(device), measurements, aligned, self._span(start))
 
     def _parse_into_node(self) -> str:
-        token = self._token
-        if token.word == "::":
+        if self._token.word == "::":
             self._advance()
             return "::"
-        if not self._is_name(token):
-            self._refuse_node(token)
-        self._advance()
-        written = self.text[token.start : token.end]
-        if token.kind is TokenType.QUOTED:
-            return quote_node(self.LEXICAL_RULES.name(written))
-        if not INTO_NODE.fullmatch(written):
-            self._semantic(INTO_NODE_RULE.format(written), token, hint=f"write `{written}`")
-        return written
+        return self._parse_plain_node(INTO_NODE, INTO_NODE_RULE)
 
     def _parse_from(self) -> Fields:
         self._expect("FROM")
