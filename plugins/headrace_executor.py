@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from airflow.executors import local_executor
 from airflow.executors.workloads import ExecuteTask
 
+import airflow
 from headrace.airflow.examined_runs import order_examined_runs
+from headrace.runtime.airflow_versions import is_supported
 from headrace.runtime.dag_ids import SNODE_PREFIX
 
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ class LocalExecutor(local_executor.LocalExecutor):
 
     The scheduler examines the runs of drivers first, and none that only waits for a triggerer.
 
+    These three need to know how Airflow works inside, so with a version that was not tested this is the executor of Airflow: set
+    `[core] parallelism` to more than there are snodes.
+
     Every hour, a process removes old runs and logs. The scheduler starts it, since tasks may not use Airflow's database.
     """
 
@@ -60,13 +65,17 @@ class LocalExecutor(local_executor.LocalExecutor):
     def start(self) -> None:
         """Start without workers."""
         super().start()
-        order_examined_runs()
         self.drivers: dict[TaskInstanceKey, Worker] = {}
+        self.is_tested = is_supported(airflow.__version__)
+        if self.is_tested:
+            order_examined_runs()
+        else:
+            logger.warning("Airflow %s was not tested: drivers of snodes take slots of [core] parallelism", airflow.__version__)
 
     def _process_workloads(self, workload_list: Sequence[ExecutorWorkload]) -> None:
         others: list[ExecutorWorkload] = []
         for workload in workload_list:
-            if isinstance(workload, ExecuteTask) and workload.ti.dag_id.startswith(SNODE_PREFIX):
+            if self.is_tested and isinstance(workload, ExecuteTask) and workload.ti.dag_id.startswith(SNODE_PREFIX):
                 self.queued_tasks.pop(workload.key)
                 self._start_driver(workload)
             else:
@@ -112,7 +121,7 @@ class LocalExecutor(local_executor.LocalExecutor):
     def end(self) -> None:
         """End the workers: wait for their tasks, unless the scheduler fails."""
         failure = sys.exc_info()[1]
-        if failure is None or isinstance(failure, SystemExit | KeyboardInterrupt):
+        if not self.is_tested or failure is None or isinstance(failure, SystemExit | KeyboardInterrupt):
             for worker in self.drivers.values():
                 worker.process.join()
             super().end()

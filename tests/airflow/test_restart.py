@@ -12,7 +12,7 @@ from typing import Any
 import pendulum
 import pytest
 
-from headrace.runtime.airflow_database import end_lost_components
+from headrace.runtime.airflow_database import end_lost_components, open_database
 from headrace.runtime.retention import clean
 from headrace.settings import Settings
 
@@ -170,6 +170,23 @@ def test_a_task_of_lost_processes_is_run_again_by_the_next_scheduler(scheduler: 
     assert next_one.adopt_or_reset_orphaned_tasks() == 1
     with create_session() as session:
         assert session.scalars(select(TaskInstance.state).where(TaskInstance.run_id == run_id)).all() == [None]
+
+
+def test_an_unknown_database_of_airflow_is_left_as_it_is(tmp_path: Path) -> None:
+    """Without these changes, a new scheduler waits for heartbeats, and what is old stays."""
+    url = f"sqlite:///{tmp_path}/airflow.db"
+    log = tmp_path / "logs" / "dag_id=d" / "run_id=r" / "1.log"
+    log.parent.mkdir(parents=True)
+    log.touch()
+    with open_database(url) as engine:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("CREATE TABLE job (id INTEGER, state TEXT, ended DATETIME)")
+            connection.exec_driver_sql("INSERT INTO job VALUES (1, 'running', NULL)")
+        end_lost_components(url)
+        clean(url, tmp_path / "logs", NOW)
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("SELECT state FROM job").scalar_one() == "running"
+    assert log.exists()
 
 
 def test_old_runs_are_deleted_with_their_logs_but_not_what_runs_or_is_the_latest(

@@ -23,6 +23,9 @@ TESTS: Final = (
     "test_pipe_dags.py",
     "test_timetable.py",
     "test_supervision.py",
+    "test_executor.py",
+    "test_scheduling.py",
+    "test_restart.py",
 )
 
 

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 def order_examined_runs() -> None:
     """Have the scheduler of this process examine runs of drivers first, and no run that only waits.
 
-    Airflow has no setting for this.
+    Airflow has no setting for this. Ordering them again has no effect.
     """
     from airflow.models.dagrun import DagRun
 
-    DagRun.get_running_dag_runs_to_examine = ordered(DagRun.get_running_dag_runs_to_examine)  # type: ignore[assignment,method-assign]
+    examine = DagRun.get_running_dag_runs_to_examine
+    if examine.__module__ != __name__:
+        DagRun.get_running_dag_runs_to_examine = ordered(examine)  # type: ignore[assignment,method-assign]
 
 
 def ordered(examine: Callable[..., Any]) -> Callable[..., list[DagRun]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,11 +18,14 @@ from sqlalchemy import (
     delete,
     event,
     exists,
+    inspect,
     or_,
     select,
     table,
     update,
 )
+
+logger = logging.getLogger(__name__)
 
 TIME: Final = DateTime(timezone=True)
 JOBS: Final = table("job", column("id"), column("state"), column("end_date", TIME), column("latest_heartbeat", TIME))
@@ -54,6 +58,20 @@ def open_database(url: str) -> Iterator[Engine]:
         engine.dispose()
 
 
+def has_known_columns(engine: Engine, *tables: TableClause) -> bool:
+    """Return whether the database has the columns of tables above, as in the tested versions of Airflow; if not, log which."""
+    inspector = inspect(engine)
+    unknown = [
+        f"{rows.name}.{one.name}"
+        for rows in tables
+        for one in rows.columns
+        if not inspector.has_table(rows.name) or one.name not in {known["name"] for known in inspector.get_columns(rows.name)}
+    ]
+    if unknown:
+        logger.warning("leaving Airflow's database as it is: it has no %s", ", ".join(unknown))
+    return not unknown
+
+
 def end_lost_components(url: str) -> None:
     """Record that the components that count as running have ended, of which no process may be alive.
 
@@ -61,8 +79,11 @@ def end_lost_components(url: str) -> None:
     wait until the last heartbeats are half a minute old, and the scheduler even longer: it looks for such tasks only now and then.
     """
     ended = {"state": "failed", "end_date": datetime.now(UTC)}
-    with open_database(url) as engine, engine.begin() as connection:
-        connection.execute(update(JOBS).where(JOBS.c.state == "running").values(ended))
+    with open_database(url) as engine:
+        if not has_known_columns(engine, JOBS):
+            return  # A new scheduler and triggerer wait.
+        with engine.begin() as connection:
+            connection.execute(update(JOBS).where(JOBS.c.state == "running").values(ended))
 
 
 def delete_old_rows(engine: Engine, before: datetime) -> int:

@@ -12,7 +12,7 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from headrace.runtime.airflow_database import delete_old_rows, open_database, run_names
+from headrace.runtime.airflow_database import JOBS, LOG, RUNS, TRIES, delete_old_rows, has_known_columns, open_database, run_names
 from headrace.runtime.processes import MAX_LOG_BYTES
 from headrace.settings import current
 
@@ -23,8 +23,9 @@ DATABASE_VARIABLE: Final = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 
 def clean(database_url: str, logs: Path, before: datetime, max_bytes: int = MAX_LOG_BYTES) -> None:
     with open_database(database_url) as engine:
-        rows = delete_old_rows(engine, before)
-        folders = delete_logs_of_missing_runs(engine, logs)
+        is_known = has_known_columns(engine, RUNS, TRIES, LOG, JOBS)
+        rows = delete_old_rows(engine, before) if is_known else 0
+        folders = delete_logs_of_missing_runs(engine, logs) if is_known else 0
     delete_old_parse_logs(logs, before)
     shortened = sum(shorten(path, max_bytes) for path in logs.rglob("*.log"))
     logger.info("deleted %d rows of Airflow's database and the logs of %d runs, shortened %d logs", rows, folders, shortened)
