@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from headrace.runtime.airflow_versions import MINIMUM
 from tests.airflow.test_installed_package import ROOT, build_wheel, look
 
 # What the tests below import beside the package.
@@ -26,7 +27,11 @@ TESTS: Final = (
     "test_executor.py",
     "test_scheduling.py",
     "test_restart.py",
+    "../doors/test_small_writes.py",
+    "../doors/iotdb/test_door.py",
 )
+OLDEST: Final = {MINIMUM: ("uvicorn==0.37.0", "thrift==0.25.0")}
+"""The oldest of the other packages whose insides are used, which are installed beside the oldest Airflow."""
 
 
 def find_uv() -> str:
@@ -49,7 +54,7 @@ def check_version(version: str, wheel: Path, folder: Path) -> None:
     python = environment / "bin" / "python"
     run(find_uv(), "venv", "--quiet", "--python", sys.executable, environment)
     install = (find_uv(), "pip", "install", "--quiet", "--python", python, "--override", ROOT / "override.txt")
-    run(*install, f"headrace[airflow] @ {wheel.as_uri()}", f"apache-airflow=={version}", *NEEDED)
+    run(*install, f"headrace[airflow] @ {wheel.as_uri()}", f"apache-airflow=={version}", *OLDEST.get(version, ()), *NEEDED)
     found = look(python, folder)
     assert found["airflow"] == version, found
     run(python, "-m", "pytest", "-p", "no:cacheprovider", *(f"tests/airflow/{name}" for name in TESTS))
