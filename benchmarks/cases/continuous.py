@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from benchmarks.bench import Bench
 from benchmarks.measure import Timings
 from benchmarks.results import Limit, Measurement
+from headrace.jobs.hosts import Driving
 from headrace.model.continuous_queries import ExecutionState
 from headrace.model.jobs import JobRecord
 from headrace.queries.kind import CONTINUOUS_QUERY
-from headrace.runtime.continuous_queries import QueryTimers
+from headrace.runtime.job_host import JobHost
 
 SECONDS: Final = 20
 WARM_UP_SECONDS: Final = 5
@@ -56,15 +56,16 @@ def create_queries(bench: Bench, name: str, count: int) -> list[JobRecord]:
 
 
 def measure_delays(bench: Bench, records: Sequence[JobRecord]) -> tuple[list[float], int]:
-    """Run the timers for a while; return the delay of each execution in seconds, and how many were due but not done."""
+    """Host the queries for a while; return the delay of each execution in seconds, and how many were due but not done."""
     context = bench.tree.session.context
-    timers = QueryTimers(context, "benchmark", lambda _: True)
-    timers.reconcile(records)
-    timers.start()
+    host = JobHost(Driving(context, "benchmark"))
+    host.reconcile(records)
     begin = context.clock.now() + WARM_UP_SECONDS * EVERY_MS
-    time.sleep(WARM_UP_SECONDS + SECONDS)
-    end = context.clock.now()
-    timers.stop(SECONDS)
+    end = begin + SECONDS * EVERY_MS
+    while context.clock.now() < end:
+        host.poll(0.1)
+        host.wait(context.settings.idle_poll_ms / 1000)
+    host.close()
     ledger = [one for record in records for one in context.catalog.executions.all(record.definition.id)]
     done = [one for one in ledger if one.state is ExecutionState.DONE and begin <= one.scheduled <= end]
     due = sum(len(range(record.definition.schedule.at_or_after(begin), end + 1, EVERY_MS)) for record in records)

@@ -16,8 +16,9 @@ from benchmarks.data import START_MS, STEP_MS
 from benchmarks.measure import Memory, interleave
 from benchmarks.probe import Probe, TimedFunction
 from benchmarks.results import Limit, Measurement
+from headrace.jobs.hosts import Driving
+from headrace.runtime.job_host import JobHost
 from headrace.streams.kind import STREAM
-from headrace.streams.sources.poller import SourcePollers
 
 ORIGINS: Final = 10
 INSERTS_PER_ROUND: Final = 10
@@ -39,7 +40,7 @@ class Reading:
         self.next_row = 0
         bench.execute(CREATE.format(name=name, values=", ".join(f"AVG({column})" for column in COLUMNS)))
         self.record = bench.context.catalog.jobs.get(DATABASE, f"{name}_stream", STREAM)
-        self.pollers = SourcePollers(bench.context)
+        self.pollers = JobHost(Driving(bench.context))
 
     def __call__(self) -> Sequence[float]:
         samples = []

@@ -31,7 +31,6 @@ from headrace.streams.sources.source_tables import latest_offsets
 from headrace_generators import generate
 from tests.airflow.web_page import ACTION, Executed, only_job
 from tests.jobs.tally import OWNER, SQL, TALLY, create_tally, registered
-from tests.runtime.hosts import pollers_of
 from tests.runtime.meters import METERS, START, Meters
 
 pytestmark = pytest.mark.airflow
@@ -59,7 +58,7 @@ class Tallied:
 
     def work(self) -> None:
         self.driver.reconcile()
-        while pollers_of(self.driver).poll():
+        while self.driver.host.poll():
             self.driver.reconcile()
         self.driver.reconcile()
 
@@ -82,7 +81,7 @@ def tallied(context: Context) -> Iterator[Tallied]:
         made = Tallied(context, meters, driver)
         made.write(1, 2)
         yield made
-        pollers_of(driver).close()
+        driver.host.close()
 
 
 def test_a_driver_runs_its_jobs(tallied: Tallied) -> None:
@@ -206,7 +205,7 @@ def test_a_job_of_a_kind_that_is_not_registered_stops_and_says_why(context: Cont
     assert page.get("/api/jobs/tally-1").json()["actions"] == []
     assert list(find_unsupervised(catalog, context.settings, "default", [])) == []
     assert describe_job(tallied.record, NO_ACTIVITY, NO_HISTORY, catalog.now())[1] == "tally"
-    pollers_of(driver).close()
+    driver.host.close()
 
 
 def test_show_lists_a_job_in_the_words_of_its_kind(tallied: Tallied) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -14,7 +14,7 @@ from headrace.errors import DataError
 from headrace.jobs.actions import DROP, PAUSE, JobAction
 from headrace.jobs.kinds import JobKind, imported
 from headrace.jobs.registry import register, unregister
-from headrace.jobs.runners import Advance
+from headrace.jobs.runners import Advance, Runner
 from headrace.model.jobs import JobCounters, JobDefinition, JobProgress, JobRecord, JobState
 from headrace.model.needs import Needs
 from headrace.model.positions import Offsets, Position
@@ -26,11 +26,8 @@ SQL: Final = "CREATE TALLY t OF db.meters"
 OWNER: Final = "ada"
 
 
-class TallyRunner:
+class TallyRunner(Runner):
     """Counts the rows of the changes of one table. Its state is what the catalog has of its progress."""
-
-    wake_at: int | None = None
-    is_recorded = True
 
     def __init__(self, context: Context, record: JobRecord, reader: Reader) -> None:
         self._context, self._id, self._reader = context, record.definition.id, reader
@@ -45,26 +42,8 @@ class TallyRunner:
     def offsets(self) -> Offsets:
         return self.position.offsets
 
-    def is_due(self) -> bool:
-        return False
-
-    def is_delivering(self) -> bool:
-        return False
-
-    def is_outdated(self, keep_ms: Mapping[str, int | None]) -> bool:  # noqa: ARG002
-        return False
-
-    def refresh(self, record: JobRecord) -> None:
-        pass
-
     def reset(self) -> None:
         self.progress = self._context.catalog.jobs.by_id(self._id).progress
-
-    def sample(self) -> None:
-        return None
-
-    def close(self, grace_s: float) -> None:
-        pass
 
     def advance(self) -> Advance:
         changes = self._reader.read_after(self.offsets, ())
@@ -116,8 +95,9 @@ TALLY: Final = JobKind(
     plural="tallies",
     dag_prefix="headrace_tally__",
     address="tally",
-    host=imported("headrace.runtime.poller_host:PollerHost"),
     runner=lambda: TallyRunner,
+    sources=imported("headrace.streams.sources.poller:SourcePollers"),
+    history=imported("headrace.runtime.backfill_queue:BackfillQueue"),
     drop=lambda: drop,
     dag=lambda: tally_dag,
     page=TallyPage,

@@ -51,7 +51,7 @@ def test_looking_up_kinds_imports_nothing_that_is_slow() -> None:
 def test_the_parts_of_a_kind_exist(kind: JobKind, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in ("dags", "plugins"):
         monkeypatch.syspath_prepend(folder)
-    parts = [kind.host, kind.drop, kind.page, *filter(None, (kind.runner, kind.metrics))]
+    parts = [kind.runner, kind.sources, kind.drop, kind.page, *filter(None, (kind.history, kind.metrics))]
     assert all(part() is not None for part in parts)
     assert kind.page().layout in ("stream", "query", "pipe", "job")
     assert set(kind.actions) <= set(ALLOWED)

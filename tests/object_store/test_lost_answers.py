@@ -67,7 +67,7 @@ def tables(bucket: str, proxy: LossyProxy) -> Tables:
 def observe(tables: Tables, operation: Callable[[Tables], object]) -> dict[str, object]:
     """Do an operation, and return its result, what it leads to, and all that others see of it."""
     noted: list[int] = []
-    tables.writer.on_commit = lambda _, version: noted.append(version)
+    tables.writer.listeners.add(lambda _, version: noted.append(version))
     result = operation(tables)
     tables.writer.write(METERS, POWER, rows([{"ts": 20, "a": 9}]))
     changes = tables.changes.read(METERS, 1, tables.version(METERS))

@@ -16,12 +16,13 @@ import pytest
 
 from headrace.context import Context
 from headrace.history import backfill
+from headrace.jobs.hosts import Driving
 from headrace.model.clock import SystemClock
+from headrace.runtime.job_host import JobHost
 from headrace.runtime.table_maintenance import maintain
 from headrace.service.connecting import connect
 from headrace.service.connection import Connection
 from headrace.settings import Settings, load
-from headrace.streams.sources.poller import SourcePollers
 from tests.runtime.meters import METERS, START, Meters, readings
 from tests.support.object_store import Server
 
@@ -105,7 +106,7 @@ def test_a_backfill_equals_the_query(settings: Settings, spark: SparkSession, ke
 def test_an_idle_poll_takes_one_request_for_each_source(context: Context, object_store: Server) -> None:
     meters = Meters.create(context)
     meters.create_stream("TRIGGER AT_ONCE IGNORE EXPIRED 0 IGNORE UPDATE 0")
-    pollers = SourcePollers(context)
+    pollers = JobHost(Driving(context))
     pollers.reconcile(context.catalog.jobs.all())
     meters.write(readings(20))
     while pollers.poll():

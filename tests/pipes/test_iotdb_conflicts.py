@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 import headrace
+from headrace.jobs import hosts
+from headrace.jobs.hosts import Driving
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.time import Precision
 from headrace.pipes.iotdb import conflicts, receiver
 from headrace.pipes.iotdb.messages import Status
 from headrace.pipes.kind import PIPE
-from headrace.pipes.running import RunningPipes
+from headrace.runtime.job_host import JobHost
 from headrace.settings import load
-from headrace.streams.sources import subscriptions
 
 CONFLICT, SUCCESS = 1810, 200
 
@@ -45,7 +46,7 @@ class ConflictingReceiver:
     def __init__(self, connection: headrace.Connection) -> None:
         self.code, self.now = CONFLICT, 100.0
         self.jobs = connection.session.context.catalog.jobs
-        self.pipes = RunningPipes(connection.session.context)
+        self.pipes = JobHost(Driving(connection.session.context))
 
     @property
     def record(self) -> JobRecord:
@@ -54,7 +55,7 @@ class ConflictingReceiver:
     def run(self) -> JobRecord:
         """Run the pipe until it has nothing to do or is STOPPED, and return its record."""
         self.pipes.reconcile([self.record])
-        while self.pipes.step(None):
+        while self.pipes.poll(None):
             pass
         return self.record
 
@@ -73,7 +74,7 @@ def has_given_up(record: JobRecord) -> bool:
 
 
 def test_a_conflict_stops_a_pipe_for_good_once_it_has_lasted_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(hosts, "FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(receiver, "Nodes", OpenNodes)
     with headrace.connect(dialect="iotdb", settings=load(home=tmp_path)) as connection:
         sink = "'sink'='iotdb-thrift-sink', 'ip'='127.0.0.1', 'port'='1', 'exception.conflict.retry-max-time-seconds'='60'"

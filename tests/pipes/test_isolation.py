@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +9,10 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.jobs.hosts import Driving
 from headrace.pipes import events
 from headrace.pipes.kind import PIPE
 from headrace.runtime.driver import Driver
 from headrace.runtime.metrics import Histogram
-from headrace.runtime.pipe_host import PipeHost
 from headrace.settings import load
 from tests.pipes.recording import RECORDERS, recording_sinks
 from tests.support.waiting import wait_until
@@ -72,16 +69,6 @@ def test_a_sink_that_hangs_holds_up_nothing_else(connection: headrace.Connection
         hung.continues.set()
         assert driver.stop(600)
     assert driver.failure is None
-
-
-def test_a_host_ends_its_thread_before_what_the_thread_uses(connection: headrace.Connection) -> None:
-    others = set(threading.enumerate())
-    host = PipeHost(Driving(connection.session.context, "default", True, lambda _: None))
-    host.start()
-    started = set(threading.enumerate()) - others
-    host.close()
-    assert len(started) == 1
-    assert not any(thread.is_alive() for thread in started)
 
 
 def rows_of(name: str) -> int:

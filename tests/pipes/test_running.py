@@ -15,13 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headrace
+from headrace.jobs.hosts import Driving
 from headrace.model.failpoints import FailpointError, calling
 from headrace.model.jobs import JobRecord, JobState
 from headrace.pipes import running, shared_sinks
 from headrace.pipes.checkpoints import PipeCheckpoint, PipeCheckpoints
 from headrace.pipes.events import Event
 from headrace.pipes.kind import PIPE
-from headrace.pipes.running import RunningPipes
+from headrace.pipes.runner import PipeRunner
+from headrace.runtime.job_host import JobHost
 from headrace.runtime.table_maintenance import maintain
 from headrace.settings import load
 from tests.pipes.receivers import Points, apply_events
@@ -49,10 +51,10 @@ def pipe_records(connection: headrace.Connection, *names: str) -> list[JobRecord
 
 def run(connection: headrace.Connection, *names: str) -> None:
     """Run pipes by a driver until they have nothing to do."""
-    pipes = RunningPipes(connection.session.context)
+    pipes = JobHost(Driving(connection.session.context))
     try:
         pipes.reconcile(pipe_records(connection, *names))
-        while pipes.step(None):
+        while pipes.poll(None):
             pass
     finally:
         pipes.close()
@@ -155,9 +157,9 @@ def test_pipes_with_equal_sinks_share_one_that_the_last_user_closes(connection: 
     _, first, second = create_pair(connection, (sink, sink))
     recorder = RECORDERS[sink.split("'")[3]]
     connected = recorder.connections
-    pipes = RunningPipes(connection.session.context)
+    pipes = JobHost(Driving(connection.session.context))
     pipes.reconcile(pipe_records(connection, first, second))
-    while pipes.step(None):
+    while pipes.poll(None):
         pass
     assert (recorder.connections - connected, recorder.closed - connected) == (1, 0)
     pipes.reconcile(pipe_records(connection, first))
@@ -198,13 +200,13 @@ def test_a_receiver_that_does_not_answer_heartbeats_is_shown(
     sink = f"'name'='beaten{next(numbers)}'"
     recorder = RECORDERS[sink.split("'")[3]]
     _, first, second = create_pair(connection, (sink, sink))
-    pipes = RunningPipes(connection.session.context)
+    pipes = JobHost(Driving(connection.session.context))
     pipes.reconcile(pipe_records(connection, first, second))
-    while pipes.step(None):
+    while pipes.poll(None):
         pass
 
     def messages() -> list[str]:
-        pipes.beat()
+        pipes.poll(0)
         return [str(connection.execute(f"show pipe {pipe}").fetchall()[0][6]) for pipe in (first, second)]
 
     recorder.is_away = True
@@ -282,13 +284,13 @@ def test_pipes_of_other_owners_do_not_write_with_the_rights_of_the_first(tmp_pat
         ]
         for record in others:
             connection.session.context.catalog.jobs.create(record.definition, progress=record.progress)
-        pipes = RunningPipes(connection.session.context)
+        pipes = JobHost(Driving(connection.session.context))
         try:
             pipes.reconcile(pipe_records(connection, "p", "q", "r"))
-            while pipes.step(None):
+            while pipes.poll(None):
                 pass
-            sinks = {name: pipes._pipes[id].sink for name, id in (("p", first.definition.id), ("q", "q"), ("r", "r"))}
+            sinks = {job.id: job.runner.sink for job in pipes.jobs if isinstance(job.runner, PipeRunner)}
         finally:
             pipes.close()
-    assert sinks["p"] is sinks["q"]
-    assert sinks["r"] is not sinks["p"]
+    assert sinks[first.definition.id] is sinks["q"]
+    assert sinks["r"] is not sinks["q"]

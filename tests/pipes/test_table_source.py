@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import headrace
+from headrace.jobs.hosts import Driving
 from headrace.model.jobs import JobState
 from headrace.pipes.kind import PIPE
-from headrace.pipes.running import RunningPipes
+from headrace.runtime.job_host import JobHost
 from headrace.runtime.table_maintenance import maintain
 from headrace.settings import load
 from tests.pipes.receivers import Points, apply_events
@@ -77,7 +78,7 @@ def test_a_table_that_is_created_again_is_transferred_from_its_beginning(
 def test_a_driver_that_runs_follows_the_new_table(trees: headrace.Connection, tables: headrace.Connection) -> None:
     insert(tables, 1, "1.5")
     trees.execute(PIPE_OF_METERS)
-    pipes = RunningPipes(trees.session.context)
+    pipes = JobHost(Driving(trees.session.context))
     try:
         for statement in ("", "drop stable power.meters", CREATE.format("watts float")):
             if statement:
@@ -85,7 +86,7 @@ def test_a_driver_that_runs_follows_the_new_table(trees: headrace.Connection, ta
             if not statement.startswith("drop "):
                 insert(tables, 2, "2.5")
             pipes.reconcile(pipe_records(trees, "out"))
-            while pipes.step(None):
+            while pipes.poll(None):
                 pass
     finally:
         pipes.close()

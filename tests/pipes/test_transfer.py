@@ -12,17 +12,18 @@ from deltalake import DeltaTable
 
 import headrace
 from headrace.errors import LimitError, NotSupportedError, StorageError
+from headrace.jobs.hosts import Driving
 from headrace.model.ledger import ChunkState
 from headrace.pipes import history, transfer
 from headrace.pipes.events import InsertEvent
 from headrace.pipes.history import HISTORY
 from headrace.pipes.kind import PIPE
 from headrace.pipes.plugins import Delivery
-from headrace.pipes.running import RunningPipes
 from headrace.pipes.sinks.delta import DeltaSink
 from headrace.pipes.sources import change_source
 from headrace.pipes.transfer import plan_chunks, transfer_chunk
 from headrace.runtime.airflow_tasks import BackfillRange
+from headrace.runtime.job_host import JobHost
 from headrace.runtime.pipe_tasks import plan_history, plan_range
 from headrace.settings import load
 from headrace.storage.delta import share_planning
@@ -70,10 +71,10 @@ def stored(folder: Path) -> set[tuple[str, float]]:
 def step_all(connection: headrace.Connection, pipe: str) -> bool:
     """Run a pipe as an snode does that leaves large histories to tasks; return whether its history is done."""
     context = connection.session.context
-    pipes = RunningPipes(context, leaves_history=True)
+    pipes = JobHost(Driving(context, runs_all=False))
     pipes.reconcile([context.catalog.jobs.by_id(pipe)])
     for _ in range(10):
-        pipes.step(0.1)
+        pipes.poll(0.1)
     pipes.close()
     return "#history" not in (context.catalog.jobs.by_id(pipe).offsets or {})
 

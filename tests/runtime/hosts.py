@@ -1,15 +1,30 @@
-"""The hosts of a driver's jobs, for tests that look into a driver."""
+"""Hosts of jobs without a driver."""
 
 from __future__ import annotations
 
-from headrace.runtime.driver import Driver
-from headrace.runtime.poller_host import PollerHost
-from headrace.streams.kind import STREAM
-from headrace.streams.sources.poller import SourcePollers
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headrace.runtime.job_host import JobHost
 
 
-def pollers_of(driver: Driver) -> SourcePollers:
-    """Return the source pollers of a driver."""
-    host = driver.host(STREAM)
-    assert isinstance(host, PollerHost)
-    return host.pollers
+@contextmanager
+def polled(host: JobHost) -> Iterator[JobHost]:
+    """Have a thread poll a host as a driver does, during a `with` block; close the host at its end."""
+    stopping = threading.Event()
+
+    def poll() -> None:
+        while not stopping.is_set():
+            host.poll(0.1)
+            host.wait(0.02)
+
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    try:
+        yield host
+    finally:
+        stopping.set()
+        host.stop()
+        thread.join()
+        host.close()

@@ -96,7 +96,7 @@ def test_continuous_queries_go_on_after_a_day_that_has_not_been(
         wait_until(lambda: is_done(2 + DAY // minute), "executions that are not due")
         if restarts:
             timers.reconcile([])
-            wait_until(lambda: not timers._in_flight, "the last execution")
+            wait_until(lambda: not timers.jobs, "the last execution")
             timers.reconcile(records(connection))
         connection.clock.advance(-DAY)
         for number in range(3, 6):

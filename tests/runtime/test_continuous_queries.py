@@ -18,13 +18,16 @@ import pytest
 import headrace
 from headrace.catalog import executions as ledger_module
 from headrace.errors import FencedError, NotFoundError
+from headrace.jobs.hosts import Driving, HostedJob
 from headrace.model import failpoints
 from headrace.model.continuous_queries import Execution, ExecutionState
 from headrace.model.jobs import JobRecord, JobState
 from headrace.queries.executions import execute, recompute
 from headrace.queries.kind import CONTINUOUS_QUERY
-from headrace.runtime.continuous_queries import QueryTimers, linked_ids, retry_pause_ms, split_work
+from headrace.runtime.continuous_queries import QueryRunner, linked_ids, retry_pause_ms, split_work
+from headrace.runtime.job_host import JobHost
 from headrace.settings import current, load
+from tests.runtime.hosts import polled
 
 START = 1_700_000_000_000
 SECOND = 1_000
@@ -62,14 +65,11 @@ def ledger(connection: headrace.Connection, name: str) -> list[Execution]:
 
 
 @contextmanager
-def running(connection: headrace.Connection) -> Iterator[QueryTimers]:
-    timers = QueryTimers(connection.session.context, "snode test", lambda _: True)
-    timers.reconcile(records(connection))
-    timers.start()
-    try:
-        yield timers
-    finally:
-        timers.stop(DEADLINE_S)
+def running(connection: headrace.Connection) -> Iterator[JobHost]:
+    host = JobHost(Driving(connection.session.context, "test"))
+    host.reconcile(records(connection))
+    with polled(host):
+        yield host
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
@@ -187,11 +187,9 @@ def test_queries_over_the_results_of_others_wait_for_them(connection: headrace.C
     queries = records(connection)
     linked = linked_ids(queries)
     assert [record.definition.name for record in queries if record.definition.id in linked] == ["a", "b"]
-    names = [
-        [[record.definition.name for record in wave] for wave in group]
-        for group in split_work(list(reversed(queries)), linked, groups=2)
-    ]
-    assert names == [[["c"]], [["d"]], [["a"], ["b"]]]
+    jobs = [HostedJob(record, QueryRunner) for record in reversed(queries)]
+    names = [[job.record.definition.name for job in group] for group in split_work(jobs, linked, groups=2)]
+    assert names == [["c"], ["d"], ["a", "b"]]
 
 
 def test_a_small_execution_imports_neither_pandas_nor_spark(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from headrace.context import Context
 from headrace.errors import FencedError, NotFoundError
 from headrace.history import backfill
-from headrace.jobs.hosts import JobActivity
+from headrace.jobs.hosts import Driving, JobActivity
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobState, StopReason
 from headrace.model.ledger import ChunkState
@@ -20,13 +20,12 @@ from headrace.model.positions import Position
 from headrace.model.tables import TableId
 from headrace.runtime.context import open_context
 from headrace.runtime.driver import MAX_CODE_RETRIES, Driver, idle_pause_s
+from headrace.runtime.job_host import JobHost
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.roles import MAX_RETRY_MS
 from headrace.runtime.snode import busy_jobs
 from headrace.settings import Settings
 from headrace.streams.kind import STREAM
-from headrace.streams.sources.poller import SourcePollers
-from tests.runtime.hosts import pollers_of
 from tests.runtime.meters import Meters, readings
 from tests.support.waiting import MAX_WAIT_S, wait_until
 
@@ -198,7 +197,7 @@ def test_a_stream_that_cannot_be_parsed_is_stopped_and_the_others_run(meters: Me
     bad = replace(definition, id="bad", name="bad", sql="CREATE STREAM bad INTO", target=TableId("db", "bad"), schema=None)
     meters.context.catalog.jobs.create(bad, progress=JobProgress(Position(0, {bad.source_ids[0]: 0})))
     driver.reconcile()
-    while pollers_of(driver).poll():
+    while driver.host.poll():
         pass
     driver.reconcile()
     record = meters.context.catalog.jobs.by_id("bad")
@@ -231,7 +230,7 @@ def test_a_driver_that_was_overtaken_while_frozen_writes_no_state(meters: Meters
     fresh, resting, broken = (create(meters, name) for name in ("fresh", "resting", "broken"))
     streams.set_state(resting, JobState.RUNNING)
     streams.set_state(broken, JobState.RUNNING)
-    pollers = SourcePollers(context)
+    pollers = JobHost(Driving(context))
     pollers.reconcile([streams.by_id(broken)])
     for holder in ("frozen", "successor"):
         context.catalog.leases.acquire("default", holder, 0)
@@ -246,7 +245,7 @@ def test_a_driver_that_was_overtaken_while_frozen_writes_no_state(meters: Meters
     pollers.close()
 
 
-def settle(pollers: SourcePollers) -> None:
+def settle(pollers: JobHost) -> None:
     while pollers.poll():
         pass
 
@@ -278,7 +277,7 @@ def test_rare_polls_delay_nothing_but_themselves(meters: Meters, context: Contex
         polls.append(timeout_s)
         return False
 
-    monkeypatch.setattr(pollers_of(driver), "poll", poll)
+    monkeypatch.setattr(driver.host, "poll", poll)
     driver.start()
     try:
         wait_until(lambda: polls, "the first poll")
@@ -294,7 +293,7 @@ def test_sources_are_polled_while_the_catalog_hangs(context: Context, monkeypatc
     driver = Driver(context, "default", fills=False, batches=Histogram(), ended=lambda: None)
     answer, polls = threading.Event(), threading.Semaphore(0)
     monkeypatch.setattr(driver, "reconcile", answer.wait)
-    monkeypatch.setattr(pollers_of(driver), "poll", lambda _: polls.release())
+    monkeypatch.setattr(driver.host, "poll", lambda _: polls.release())
     driver.start()
     try:
         for _ in range(3):

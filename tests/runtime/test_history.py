@@ -11,14 +11,15 @@ import pytest
 from headrace.context import Context
 from headrace.errors import InvalidStreamError, OperationalError
 from headrace.history import backfill
+from headrace.jobs.hosts import Driving
 from headrace.model import failpoints
 from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import JobState
 from headrace.model.ledger import ChunkState
 from headrace.model.tables import Database
 from headrace.model.time import Duration, Precision
+from headrace.runtime.job_host import JobHost
 from headrace.settings import Settings, load
-from headrace.streams.sources.poller import SourcePollers
 from tests.runtime.meters import METERS, START, Meters, readings
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ Prepare = Callable[[Meters], None]
 
 def settle(context: Context) -> None:
     """Have the live streams handle all that was written."""
-    feeds = SourcePollers(context)
+    feeds = JobHost(Driving(context))
     feeds.reconcile(context.catalog.jobs.all())
     while feeds.poll():
         feeds.reconcile(context.catalog.jobs.all())

@@ -49,9 +49,10 @@ def test_the_timers_rest_if_only_the_range_of_a_backfill_is_unfinished(connectio
     connection.settle()
     (record,) = records(connection)
     claim(connection, record, START)
-    with running(connection) as timers:
+    with running(connection) as host:
         # Without it, they would look for due executions again and again.
-        wait_until(lambda: timers._last == {record.definition.id: START + SECOND}, "the timers to rest")
+        wait_until(lambda: [getattr(job.runner, "_last", None) for job in host.jobs] == [START + SECOND], "the timers to rest")
+        wait_until(lambda: not host.poll(0), "the loop to rest")
         assert execute_due(connection.session.context, [record], "test") == 0
 
 

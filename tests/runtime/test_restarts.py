@@ -18,7 +18,6 @@ from headrace.runtime.driver import Driver
 from headrace.runtime.lease import LeaseKeeper
 from headrace.runtime.snode import Exit, Snode
 from headrace.storage import Tables
-from tests.runtime.hosts import pollers_of
 from tests.runtime.meters import Meters, readings
 from tests.support.waiting import wait_until
 
@@ -60,7 +59,7 @@ def lease_of(context: Context, ttl_ms: int) -> Lease:
 def fence(meters: Meters, driver: Driver, stream: str, epoch: int) -> None:
     """Have a driver that runs a stream fenced by a newer epoch in its target."""
     context = meters.context
-    wait_until(lambda: pollers_of(driver).samples().keys() == {stream}, "the stream to run")
+    wait_until(lambda: driver.host.samples().keys() == {stream}, "the stream to run")
     context.tables.writer.fence(context.catalog.tables.get("db", "out"), stream, epoch)
     meters.write(readings(5, seed=1))
     wait_until(lambda: driver.failure is not None, "the driver to be fenced")
@@ -76,16 +75,16 @@ def test_a_fenced_driver_is_replaced_under_a_newer_epoch_and_leaves_nothing(
     old = snode._driver
     if is_member:
         snode._is_member = True
-        wait_until(lambda: pollers_of(old).samples().keys() == {stream}, "the stream to run")
-        monkeypatch.setattr(pollers_of(old), "poll", fenced)
+        wait_until(lambda: old.host.samples().keys() == {stream}, "the stream to run")
+        monkeypatch.setattr(old.host, "poll", fenced)
         wait_until(lambda: old.failure is not None, "the driver to be fenced")
     else:
         fence(meters, old, stream, newer)
     assert snode._try_restart(keeper)
     assert keeper.epoch == newer + 1
     assert snode._driver._context.epoch == keeper.epoch
-    wait_until(lambda: pollers_of(old)._pool._shutdown, "the threads of the old driver to end")
-    assert pollers_of(old).streams == frozenset()
+    wait_until(lambda: old.host._read_pool._shutdown, "the threads of the old driver to end")
+    assert old.host.running == frozenset()
     meters.write(readings(5, seed=2))
     wait_until(lambda: meters.results() == meters.expected(), "the new driver to compute")
 
@@ -127,7 +126,7 @@ def test_an_snode_whose_driver_hangs_ends(
     def hang(*_: Any) -> bool:
         return released.wait(60)
 
-    monkeypatch.setattr(pollers_of(snode._driver), "poll", hang)
+    monkeypatch.setattr(snode._driver.host, "poll", hang)
     monkeypatch.setattr(snodes, "MAX_OVERDUE_S", 1.0)
     with ThreadPoolExecutor() as pool:
         watched = pool.submit(snode._watch, keeper, spark)

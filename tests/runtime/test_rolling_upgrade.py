@@ -24,7 +24,6 @@ from headrace.runtime.lease import holder_name
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load
-from tests.runtime.hosts import pollers_of
 from tests.runtime.meters import START, Meters, readings
 from tests.runtime.test_sharing import are_complete, create_streams, owners, work
 from tests.runtime.test_snode import until
@@ -68,13 +67,13 @@ class Fleet:
         assert lease is not None
         driver = Driver(replace(context, epoch=lease.epoch), name, fills=True, batches=Histogram(), ended=lambda: None)
         self.drivers[name] = driver
-        self.stack.callback(lambda: pollers_of(driver).close())
+        self.stack.callback(lambda: driver.host.close())
         return context
 
     def stop(self, name: str) -> None:
         """Stop a driver as SIGTERM does: it gives its lease back."""
         context = self.open()
-        pollers_of(self.drivers.pop(name)).close()
+        self.drivers.pop(name).host.close()
         lease = context.catalog.leases.get(name)
         assert lease is not None
         context.catalog.leases.release(lease)

@@ -11,14 +11,15 @@ import pytest
 from headrace.context import Context
 from headrace.errors import Error
 from headrace.history import backfill
+from headrace.jobs.hosts import Driving
 from headrace.model import failpoints
 from headrace.model.failpoints import FailpointError
 from headrace.model.ledger import ChunkState
+from headrace.runtime.job_host import JobHost
 from headrace.settings import load
 from headrace.sql import parse
 from headrace.streams import lifecycle
 from headrace.streams.definition.define import define
-from headrace.streams.sources.poller import SourcePollers
 from tests.runtime.meters import START, Meters, readings
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def test_a_history_in_ranges_of_series_equals_one_that_is_not_divided(meters: Me
     meters.write(readings(60, seed=3, start=START + 1_000_000, names=NAMES, step=3000))  # after the boundary
     for stream in (divided, whole):
         assert backfill.fill_history(meters.context, stream)
-    pollers = SourcePollers(meters.context)
+    pollers = JobHost(Driving(meters.context))
     pollers.reconcile(meters.context.catalog.jobs.all())
     while pollers.poll():
         pass

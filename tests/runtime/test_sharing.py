@@ -24,7 +24,6 @@ from headrace.runtime.sharing import plan_moves, port_of
 from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load
 from headrace.streams.kind import STREAM
-from tests.runtime.hosts import pollers_of
 from tests.runtime.meters import START, Meters, readings
 from tests.runtime.test_snode import context, settings, start, until
 from tests.support.jobs import Job
@@ -156,7 +155,7 @@ def owners(context: Context) -> Counter[str]:
 def work(driver: Driver) -> None:
     """Let a driver do all that is due, in this thread."""
     driver.reconcile()
-    while pollers_of(driver).poll():
+    while driver.host.poll():
         driver.reconcile()
     driver.reconcile()
 
@@ -184,13 +183,13 @@ def test_a_stream_that_moves_between_drivers_continues_and_the_old_driver_is_fen
         assert context.catalog.jobs.move(stream, "default", "snode2"), "taken while the first driver still runs it"
     work(second)
     meters.write(readings(60, seed=2, start=START + 2_000_000))
-    while pollers_of(first).poll():
+    while first.host.poll():
         pass
-    assert pollers_of(first).streams == frozenset(), "it drops the streams that it has lost, and lives on"
+    assert first.host.running == frozenset(), "it drops the streams that it has lost, and lives on"
     work(second)
     assert are_complete(context, meters)
     for driver in drivers:
-        pollers_of(driver).close()
+        driver.host.close()
 
 
 @pytest.mark.spark

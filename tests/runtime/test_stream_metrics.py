@@ -124,11 +124,9 @@ def test_a_sample_does_not_wait_for_a_source_that_hangs(env: StreamEnvironment) 
     env.settle()
     env.insert([("d0", 1000, 1, None), ("d0", 2000, 1, None)])
     assert env.pollers is not None
-    (poller,) = env.pollers._pollers.values()
+    (poller,) = env.pollers._groups
     assert poller.reader.read_after(env.record(plan).offsets or {}, ()) is not None, "as for a micro-batch in flight"
-    version_read = poller.start_version_read(env.pollers._version_pool)
-    assert version_read is not None
-    version_read.result()
+    poller.read(env.pollers.jobs, None)
     env.clock.advance(10 * 365 * 86_400_000)  # the tables' clock is not the test's
     with ThreadPoolExecutor() as pool, env.tables._handles.reader(READINGS)._mutex:  # as if the storage did not answer
         taken = pool.submit(take, env, sampler)

@@ -20,6 +20,7 @@ from headrace.catalog import Catalog
 from headrace.compute import bind, evaluate
 from headrace.context import Context
 from headrace.errors import HistoryGoneError, NotFoundError
+from headrace.jobs.hosts import Driving
 from headrace.jobs.runners import RunnerFactory
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobCounters, JobDefinition, JobRecord
@@ -28,6 +29,7 @@ from headrace.model.streams import MAX_STREAMS_PER_DATABASE
 from headrace.model.tables import Column, Database, Table
 from headrace.model.time import Precision
 from headrace.model.types import DataType, TypeKind
+from headrace.runtime.job_host import JobHost
 from headrace.settings import load
 from headrace.sql import parse
 from headrace.storage import Tables
@@ -38,7 +40,6 @@ from headrace.streams.quarantine.stored_rows import HISTORY_BATCH
 from headrace.streams.runner import StreamRunner
 from headrace.streams.sources import spill
 from headrace.streams.sources.lag import measure_counters, measured_record
-from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.wide import dispatch
 from headrace.streams.windows.change_batch import LargeCommit
@@ -80,7 +81,7 @@ class StreamEnvironment:
 
     context: Context
     database: Database
-    pollers: SourcePollers | None = None
+    pollers: JobHost | None = None
     runner: RunnerFactory = StreamRunner
     table: Table = READINGS
     subtables: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: {name: (g,) for name, g in SUBTABLES.items()})
@@ -183,7 +184,7 @@ class StreamEnvironment:
     def settle(self, only: Collection[str] | None = None) -> None:
         """Let all streams, or those with these ids, handle everything that was written."""
         if self.pollers is None:
-            self.pollers = SourcePollers(self.context, runner=self.runner)
+            self.pollers = JobHost(Driving(self.context), self.runner)
         self.pollers.reconcile(self.records(only))
         while self.pollers.poll():
             self.pollers.reconcile(self.records(only))

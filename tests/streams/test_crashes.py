@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from headrace.errors import FencedError
+from headrace.jobs.hosts import Driving
 from headrace.model.failpoints import FailpointError, armed, calling
 from headrace.model.jobs import JobState
-from headrace.streams.sources.poller import SourcePollers
+from headrace.runtime.job_host import JobHost
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, Row, StreamEnvironment
 from tests.streams.oracle import Options, Oracle
 
@@ -52,7 +53,7 @@ def test_a_driver_that_was_taken_over_cannot_commit(env: StreamEnvironment) -> N
         env.insert(write)
         oracle.insert(write)
         env.settle()
-    newer = SourcePollers(replace(env.context, epoch=2))
+    newer = JobHost(Driving(replace(env.context, epoch=2)))
     newer.reconcile(env.catalog.jobs.all())
     while newer.poll():
         pass
@@ -74,7 +75,7 @@ def test_a_driver_that_is_taken_over_in_the_middle_of_a_batch_doubles_nothing(en
     for write in WRITES:
         env.insert(write)
         oracle.insert(write)
-    newer = SourcePollers(replace(env.context, epoch=2))
+    newer = JobHost(Driving(replace(env.context, epoch=2)))
 
     def take_over() -> None:
         newer.reconcile(env.catalog.jobs.all())

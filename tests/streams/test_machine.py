@@ -17,10 +17,10 @@ from headrace.history import backfill
 from headrace.model.failpoints import FailpointError, armed
 from headrace.model.jobs import DesiredState, Replacement
 from headrace.model.statements import CreateStream
+from headrace.runtime.job_host import JobHost
 from headrace.sql import parse
 from headrace.streams import lifecycle
 from headrace.streams.definition.define import StreamPlan, define, plan_recorded_stream
-from headrace.streams.sources.poller import SourcePollers
 from tests.streams import counting
 from tests.streams.effort import EXAMPLES, drawn_profiles
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, SUBTABLES, StreamEnvironment, open_profile, profile_of
@@ -296,7 +296,7 @@ class StreamMachine(RuleBasedStateMachine):
         self.streams[number] = one
 
 
-def run_zombie(pollers: SourcePollers) -> None:
+def run_zombie(pollers: JobHost) -> None:
     """Let a driver go on after others have taken its streams over."""
     try:
         while pollers.poll():

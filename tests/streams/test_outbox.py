@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import FencedError
+from headrace.jobs.hosts import Driving
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobState
+from headrace.runtime.job_host import JobHost
 from headrace.streams.lifecycle import forget
 from headrace.streams.runner import StreamRunner
 from headrace.streams.sinks.outbox import OutboxSink
-from headrace.streams.sources.poller import SourcePollers
 from tests.streams.environment import StreamEnvironment
 from tests.streams.receiver import Receiver
 from tests.streams.ticking import SQL
@@ -131,7 +132,7 @@ def test_a_driver_that_was_taken_over_commits_no_message(
     offline_env: StreamEnvironment, receiver: Receiver, clock: ManualClock
 ) -> None:
     stream = begin(offline_env)
-    newer = SourcePollers(replace(offline_env.context, epoch=2), runner=offline_env.runner)
+    newer = JobHost(Driving(replace(offline_env.context, epoch=2)), offline_env.runner)
     newer.reconcile(offline_env.catalog.jobs.all())
     clock.advance(20_000)
     while newer.poll():
@@ -189,11 +190,10 @@ def test_a_driver_killed_anywhere_is_followed_by_one_that_sends_the_rest(
 def sink_of(env: StreamEnvironment) -> OutboxSink:
     """The sink of the only stream that runs."""
     assert env.pollers is not None
-    (poller,) = env.pollers._pollers.values()
-    (subscription,) = poller._subscriptions.values()
-    assert isinstance(subscription.runner, StreamRunner)
-    assert isinstance(subscription.runner.sink, OutboxSink)
-    return subscription.runner.sink
+    (job,) = env.pollers.jobs
+    assert isinstance(job.runner, StreamRunner)
+    assert isinstance(job.runner.sink, OutboxSink)
+    return job.runner.sink
 
 
 def work(env: StreamEnvironment, receiver: Receiver, epoch: int, faults: str) -> int:

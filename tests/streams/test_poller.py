@@ -12,17 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from headrace.jobs.hosts import Driving, HostedJob, Source
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobState
 from headrace.model.positions import Offsets, Position
 from headrace.model.tables import Table
+from headrace.runtime.job_host import JobHost
 from headrace.storage import Tables
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.lifecycle import skip
+from headrace.streams.runner import StreamRunner
 from headrace.streams.sources import commit_sizes
-from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.sources.reader import ChangeReader
-from headrace.streams.sources.subscriptions import Subscription
 from headrace.streams.windows.change_batch import Changes
 from tests.streams.environment import READINGS, StreamEnvironment
 from tests.streams.ticking import SQL, ticker_factory
@@ -74,7 +75,7 @@ def clock(ticking_env: StreamEnvironment) -> ManualClock:
     return ticking_env.context.clock
 
 
-def pollers(env: StreamEnvironment) -> SourcePollers:
+def pollers(env: StreamEnvironment) -> JobHost:
     assert env.pollers is not None
     return env.pollers
 
@@ -185,12 +186,12 @@ def test_a_source_that_hangs_does_not_delay_others(ticking_env: StreamEnvironmen
 def test_a_stream_whose_source_left_the_catalog_keeps_no_other_from_running(ticking_env: StreamEnvironment) -> None:
     sound, broken = create_both(ticking_env)
     records = ticking_env.catalog.jobs.all()
-    ticking_env.pollers = SourcePollers(ticking_env.context, runner=ticking_env.runner)
+    ticking_env.pollers = JobHost(Driving(ticking_env.context), ticking_env.runner)
     gone = [record for record in records if record.definition.id == broken.id]
     ticking_env.catalog.jobs.drop(broken.id)
     ticking_env.catalog.tables.drop("db", "others")
     pollers(ticking_env).reconcile([record for record in records if record not in gone] + gone)
-    assert pollers(ticking_env).streams == {sound.id}
+    assert pollers(ticking_env).running == {sound.id}
 
 
 def test_a_pause_does_not_wait_for_the_micro_batch(ticking_env: StreamEnvironment, gate: Gate) -> None:
@@ -203,10 +204,10 @@ def test_a_pause_does_not_wait_for_the_micro_batch(ticking_env: StreamEnvironmen
         ticking_env.catalog.jobs.set_desired(plan.id, DesiredState.PAUSED)
         pollers(ticking_env).reconcile(ticking_env.catalog.jobs.all())
         assert ticking_env.record(plan).state is JobState.RUNNING, "its micro-batch is still in flight"
-        assert pollers(ticking_env).streams == {plan.id, other.id}
+        assert pollers(ticking_env).running == {plan.id, other.id}
     ticking_env.settle()
     assert ticking_env.record(plan).state is JobState.PAUSED
-    assert pollers(ticking_env).streams == {other.id}
+    assert pollers(ticking_env).running == {other.id}
     assert handled(ticking_env, plan) == 1
 
 
@@ -234,7 +235,7 @@ def test_what_was_written_after_a_pause_is_not_handled_before_the_driver_reconci
     while pollers(ticking_env).poll():
         pass
     assert handled(ticking_env, plan) == 0
-    assert pollers(ticking_env).streams == frozenset()
+    assert pollers(ticking_env).running == frozenset()
 
 
 def test_skipping_wins_over_a_stream_that_has_not_left(ticking_env: StreamEnvironment, clock: ManualClock) -> None:
@@ -359,13 +360,13 @@ def test_an_idle_poll_takes_no_time_for_each_stream(
     ticking_env.settle()
     pollers(ticking_env).poll()
     asked: list[str] = []
-    has_work = Subscription.has_work
+    has_work = HostedJob.has_work
 
-    def counted(subscription: Subscription, latest: Offsets) -> bool:
-        asked.append(subscription.record.definition.name)
-        return has_work(subscription, latest)
+    def counted(job: HostedJob, source: Source, latest: Offsets) -> bool:
+        asked.append(job.record.definition.name)
+        return has_work(job, source, latest)
 
-    monkeypatch.setattr(Subscription, "has_work", counted)
+    monkeypatch.setattr(HostedJob, "has_work", counted)
     for _ in range(3):
         assert not pollers(ticking_env).poll()
     assert asked == []
@@ -381,3 +382,37 @@ def test_an_idle_poll_takes_no_time_for_each_stream(
         pass
     assert set(asked) == {"s"}
     assert count(ticking_env, sound) == [2]
+
+
+def test_a_commit_to_a_source_wakes_the_poller(ticking_env: StreamEnvironment) -> None:
+    plan = ticking_env.create(SQL.format(name="s"))
+    ticking_env.settle()
+    host = pollers(ticking_env)
+    host.poll(0)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(host.wait, 60)
+        ticking_env.tables.writer.write(OTHERS, ticking_env.database, ticking_env.stored([("d0", 0, 1, None)]))
+        with pytest.raises(TimeoutError):
+            waiting.result(0.2)
+        ticking_env.insert([("d0", 0, 1, None)])
+        waiting.result(5)
+    ticking_env.settle()
+    assert handled(ticking_env, plan) == 1
+
+
+def test_a_job_that_cannot_say_whether_it_is_due_keeps_no_other_from_running(
+    ticking_env: StreamEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound, broken = create_both(ticking_env)
+    ticking_env.settle()
+    is_due = StreamRunner.is_due
+
+    def failing(runner: StreamRunner) -> bool:
+        if runner.plan.id == broken.id:
+            raise RuntimeError("a bug")
+        return is_due(runner)
+
+    monkeypatch.setattr(StreamRunner, "is_due", failing)
+    ticking_env.insert([("d0", 0, 1, None)])
+    ticking_env.settle()
+    assert handled(ticking_env, sound) == 1

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from headrace.jobs.hosts import Driving
 from headrace.model.clock import ManualClock, SystemClock
 from headrace.model.failpoints import FailpointError, armed
 from headrace.model.positions import Position, latest, source_id
+from headrace.runtime.job_host import JobHost
 from headrace.streams.runner import state_store
-from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.state.checkpoints import StreamState
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, StreamEnvironment
 from tests.streams.ticking import SQL, ticker_factory
@@ -88,7 +89,7 @@ def test_the_clock_of_the_machine_wakes_as_well(offline_env: StreamEnvironment) 
     offline_env.context = replace(offline_env.context, clock=SystemClock())
     plan = offline_env.create(SQL.format(name="s"))
     offline_env.insert([("d0", 0, 1, None)])
-    offline_env.pollers = pollers = SourcePollers(offline_env.context, runner=offline_env.runner)
+    offline_env.pollers = pollers = JobHost(Driving(offline_env.context), offline_env.runner)
     pollers.reconcile(offline_env.catalog.jobs.all())
     wait_until(lambda: pollers.poll(0.05) and offline_env.tables.scan(plan.target).num_rows >= 3, "three ticks")
     assert {row[1] for row in ticks(offline_env)} == {1}

@@ -17,16 +17,17 @@ from websockets.sync.server import ServerConnection, serve
 
 from headrace.egress import EgressPolicy
 from headrace.errors import EgressDeniedError
+from headrace.jobs.hosts import Driving
 from headrace.model.jobs import DesiredState
 from headrace.model.notifications import EventType, FailurePolicy, Notification
 from headrace.model.positions import Position
+from headrace.runtime.job_host import JobHost
 from headrace.settings import load
 from headrace.storage.delta.outbox import Message
 from headrace.streams.notifications import websocket
 from headrace.streams.notifications.websocket import WebSocketSender
 from headrace.streams.runner import StreamRunner
 from headrace.streams.sinks.notifying import NotifyingSink
-from headrace.streams.sources.poller import SourcePollers
 from tests.streams.environment import StreamEnvironment
 from tests.streams.websocket_server import WebSocketServer
 from tests.support.waiting import wait_until
@@ -121,7 +122,7 @@ def test_a_stream_whose_receiver_has_stopped_reading_is_paused_without_waiting(
     offline_env: StreamEnvironment, silent: str, background: Callable[..., Future[Any]]
 ) -> None:
     plan = offline_env.create(f"{COUNTS} notify ('{silent}') on ('window_open')")
-    pollers = offline_env.pollers = SourcePollers(offline_env.context)
+    pollers = offline_env.pollers = JobHost(Driving(offline_env.context))
     pollers.reconcile(offline_env.catalog.jobs.all())
     wait_until(lambda: pollers.poll(0) is False, "the stream to have a state")
     sink = sink_of(pollers)
@@ -133,7 +134,7 @@ def test_a_stream_whose_receiver_has_stopped_reading_is_paused_without_waiting(
     paused = background(pollers.reconcile, offline_env.catalog.jobs.all())
     wait_until(paused.done, "the pollers to pause the stream", bound_s=60)
     assert is_blocked(sender)
-    assert pollers.streams == set()
+    assert pollers.running == set()
 
 
 def test_neither_logs_nor_events_have_the_token_of_an_address(
@@ -141,7 +142,7 @@ def test_neither_logs_nor_events_have_the_token_of_an_address(
 ) -> None:
     plan = offline_env.create(f"{COUNTS} notify ('ws://h/pa55?token=pa55') on ('window_open')")
     settings = offline_env.context.settings.replace({"egress": "none"})
-    pollers = offline_env.pollers = SourcePollers(replace(offline_env.context, settings=settings))
+    pollers = offline_env.pollers = JobHost(Driving(replace(offline_env.context, settings=settings)))
     pollers.reconcile(offline_env.catalog.jobs.all())
     wait_until(lambda: pollers.poll(0) is False, "the stream to have a state")
     sink_of(pollers)._append((MANY[0].payload,), Position(1, offline_env.record(plan).offsets or {}))
@@ -151,13 +152,12 @@ def test_neither_logs_nor_events_have_the_token_of_an_address(
     assert "pa55" not in caplog.text + str(events.all("job", plan.id))
 
 
-def sink_of(pollers: SourcePollers) -> NotifyingSink:
+def sink_of(pollers: JobHost) -> NotifyingSink:
     """Return the sink of the only stream."""
-    (poller,) = pollers._pollers.values()
-    (subscription,) = poller._subscriptions.values()
-    assert isinstance(subscription.runner, StreamRunner)
-    assert isinstance(subscription.runner.sink, NotifyingSink)
-    return subscription.runner.sink
+    (job,) = pollers.jobs
+    assert isinstance(job.runner, StreamRunner)
+    assert isinstance(job.runner.sink, NotifyingSink)
+    return job.runner.sink
 
 
 def is_blocked(sender: WebSocketSender) -> bool:

@@ -9,10 +9,11 @@ import pytest
 
 import headrace
 from headrace.errors import Error, InternalError, InvalidStreamError, NotFoundError, NotSupportedError
+from headrace.jobs.hosts import Driving
 from headrace.model.failpoints import FailpointError, armed
 from headrace.model.jobs import DesiredState, JobRecord
+from headrace.runtime.job_host import JobHost
 from headrace.streams.kind import STREAM
-from headrace.streams.sources.poller import SourcePollers
 
 START = 1_700_000_000_000
 MINUTE = 60_000
@@ -263,13 +264,13 @@ def test_a_driver_of_the_old_stream_cannot_add_to_the_new_results(connection: he
     connection.execute("reset stream s")
     connection.execute(f"insert into m1 values ({START + 1}, 2)")
     context = connection.session.context
-    pollers = SourcePollers(context)
+    pollers = JobHost(Driving(context))
     target = context.catalog.tables.get("d", "o")
     version = context.tables.version(target)
     pollers.reconcile([old])
     while pollers.poll():
         pass
-    assert pollers.streams == frozenset(), "it leaves its poller, and ends no other stream"
+    assert pollers.running == frozenset(), "it leaves its poller, and ends no other stream"
     pollers.close()
     assert context.tables.version(target) == version
     assert rows(connection, "select total from o") == [(3,)]

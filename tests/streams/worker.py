@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from headrace.catalog import Catalog
 from headrace.compute.plan import WSTART
 from headrace.context import Context
+from headrace.jobs.hosts import Driving
 from headrace.jobs.runners import RunnerFactory
 from headrace.model.clock import ManualClock
+from headrace.runtime.job_host import JobHost
 from headrace.settings import load
 from headrace.storage import Tables
 from headrace.streams.batches import BatchResult
@@ -22,7 +24,6 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.runner import StreamRunner
 from headrace.streams.sinks.outbox import MAX_BACKLOG_MESSAGES, OutboxSink
 from headrace.streams.sources import poller
-from headrace.streams.sources.poller import SourcePollers
 from tests.streams.receiver import sender
 from tests.streams.ticking import ticker_factory
 from tests.support.forking import start
@@ -77,7 +78,7 @@ def run_driver(home: Path, now: int, epoch: int, port: int, database: str | None
     with Catalog.open(settings.catalog, clock=clock.now) as catalog:
         tables = Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
         context = replace(Context(catalog, lambda: tables, no_spark, clock, settings), epoch=epoch)
-        pollers = SourcePollers(context, runner=outbox_factory(port) if port else StreamRunner)
+        pollers = JobHost(Driving(context), outbox_factory(port) if port else StreamRunner)
         records = [record for record in catalog.jobs.all() if database in (None, record.definition.database)]
         pollers.reconcile(records)
         while pollers.poll():

@@ -9,10 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headrace.jobs.actions import JobAction
-from headrace.jobs.hosts import HostFactory
+from headrace.jobs.hosts import HistoryFactory, SourcesFactory
 from headrace.jobs.runners import RunnerFactory
 from headrace.model.access import Privilege
-from headrace.model.jobs import JobDefinition, JobRecord, JobState
+from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.lineage import Lineage
 from headrace.model.needs import Needs
 from headrace.model.tables import Table
@@ -58,6 +58,12 @@ class Page(Protocol):
         """Return the lines of the plan of a job."""
 
 
+def has_begun(record: JobRecord) -> bool:
+    """Return True if a job is desired, has offsets to continue from, and no backfill works on it."""
+    has_boundary = record.progress.boundary is not None and record.state is not JobState.FILLING
+    return record.desired is DesiredState.RUNNING and record.state is not JobState.STOPPED and (record.is_live or has_boundary)
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class JobKind:
     """A kind of jobs. To add one, register an instance with `headrace.jobs.registry.register`.
@@ -72,14 +78,17 @@ class JobKind:
         descriptions: What the page says about some states.
         actions: What users may do with a job, by the names of `headrace.jobs.actions`.
         resumption: What EXPLAIN says about how a job continues.
-        pauses_at_once: Whether a job is paused by the statement; otherwise its driver does that after the micro-batch in flight.
+        is_scheduled: Whether jobs have executions by a schedule, which a ledger shows and fences: the statement pauses a job at
+            once, and nothing waits for what is in flight. Other jobs are paused by their driver, after the micro-batch in flight.
         counts_rows_in: Whether it is known how many rows a job has read.
         is_resident: Whether an snode runs a job, whose DAG then supervises it; otherwise Airflow runs it by its schedule.
         lag_ms: The age of the oldest work that is not done: by a job, its driver's report, its executions, and the present.
         measured: Returns the record of a job with the work that is not done now, given a context and its record; None if it cannot
             be measured. Without it, a driver's report counts.
-        host: Creates the host of the jobs in a driver. Kinds with the same factory share a host.
-        runner: Creates the runner of a job, if the host is that of the source pollers.
+        runner: Creates the runner of a job.
+        sources: Creates what the runners read and share in a driver. Kinds with the same factory share it.
+        history: Creates what fills the histories of jobs before they run; None if their runners do.
+        is_runnable: Whether a driver should run a job.
         drop: Removes a job, given a context and its definition. It is repeated if it is interrupted.
         dag: Builds a job's DAG, from its definition and the settings.
         page: What the page shows.
@@ -97,7 +106,8 @@ class JobKind:
     plural: str
     dag_prefix: str
     address: str
-    host: Part[HostFactory]
+    runner: Part[RunnerFactory]
+    sources: Part[SourcesFactory]
     drop: Part[Callable[[Context, JobDefinition], None]]
     dag: Part[Callable[[JobDefinition, Settings], Any]]
     page: Part[Page]
@@ -105,7 +115,8 @@ class JobKind:
     lag_ms: Callable[[JobRecord, Any, Any, int], int | None]
     measured: Part[Callable[[Context, JobRecord], JobRecord | None]] | None = None
     is_resident: Callable[[JobDefinition, Settings], bool] = lambda *_: True
-    runner: Part[RunnerFactory] | None = None
+    is_runnable: Callable[[JobRecord], bool] = has_begun
+    history: Part[HistoryFactory] | None = None
     lineage: Part[Callable[[Context, JobDefinition], Lineage]] | None = None
     needed_version: Part[Callable[[Context, JobRecord, Table], int | None]] | None = None
     metrics: Part[Callable[[Any], Iterable[Any]]] | None = None
@@ -114,7 +125,7 @@ class JobKind:
     descriptions: Mapping[JobState, str] = field(default_factory=dict)
     actions: Mapping[str, JobAction] = field(default_factory=dict)
     resumption: str = ""
-    pauses_at_once: bool = False
+    is_scheduled: bool = False
     counts_rows_in: bool = True
     privilege: Privilege | None = None
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace.context import Context
 from headrace.errors import Error, TransientError
-from headrace.jobs.runners import Advance
+from headrace.jobs.runners import Advance, Runner
 from headrace.model.clock import is_set_back
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import DesiredState, JobCounters, JobProgress, JobRecord
@@ -31,7 +31,7 @@ RECORD_PAUSE_S: Final = 1.0
 """The pause before progress that could not be recorded is recorded again."""
 
 
-class PipeRunner:
+class PipeRunner(Runner):
     """Runs one pipe. Its batches run one after the other, each in any thread.
 
     A batch is numbered. Where delivering an event twice has an effect, or the processor has a state, a checkpoint says before the
@@ -55,6 +55,7 @@ class PipeRunner:
         self._pipe = PipeContext(context, definition.id, definition.name, definition.owner, shared, leaves_history)
         self._checkpoints = PipeCheckpoints(f"{context.state_uri}", definition.id, context.epoch)
         self._record_at: float | None = None
+        self._is_closed = False
         self._open()
 
     def _open(self) -> None:
@@ -218,9 +219,11 @@ class PipeRunner:
         self.position = record.progress.position or Position(0, {})
         self._open()
 
-    def close(self) -> None:
-        """Release the plugins."""
-        self._release()
+    def close(self, grace_s: float = 0) -> None:  # noqa: ARG002
+        """Release the plugins, once."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._release()
 
     def _release(self) -> None:
         for part in (self.source, self.processor):

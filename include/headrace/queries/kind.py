@@ -9,7 +9,7 @@ from headrace.jobs.actions import statement_action
 from headrace.jobs.kinds import JobKind, imported
 from headrace.model.access import Privilege
 from headrace.model.execution_history import NO_HISTORY, ExecutionHistory
-from headrace.model.jobs import JobDefinition, JobRecord, JobState
+from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.tree_statements import DropContinuousQuery, PauseContinuousQuery, ResumeContinuousQuery, TimeoutPolicy
 
 if TYPE_CHECKING:
@@ -27,6 +27,11 @@ def is_resident(definition: JobDefinition, settings: Settings) -> bool:
     return definition.schedule.every < settings.cq_resident_every_ms
 
 
+def is_active(record: JobRecord) -> bool:
+    """Return whether a query is to be executed."""
+    return record.desired is DesiredState.RUNNING and record.state is JobState.RUNNING
+
+
 def lag_ms(record: JobRecord, _: object, history: ExecutionHistory | None, now: int) -> int:
     """Return the age of the oldest execution that is due."""
     return (history or NO_HISTORY).lag_ms(record.definition.schedule, now)
@@ -37,7 +42,9 @@ KIND: Final = JobKind(
     plural="continuous queries",
     dag_prefix="headrace_cq__",
     address="cq",
-    host=imported("headrace.runtime.continuous_queries:timers_of"),
+    runner=imported("headrace.runtime.continuous_queries:QueryRunner"),
+    sources=imported("headrace.runtime.continuous_queries:QuerySchedule"),
+    is_runnable=is_active,
     drop=imported("headrace.queries.executions:drop_query"),
     dag=imported("headrace_generators.continuous_query:query_dag"),
     page=imported("headrace.web.query_view:PAGE"),
@@ -54,7 +61,7 @@ KIND: Final = JobKind(
         JobState.STOPPED: "failed for the reason shown",
     },
     resumption="with the executions that its policy asks for",
-    pauses_at_once=True,
+    is_scheduled=True,
     counts_rows_in=False,
     privilege=Privilege.USE_CQ,
     actions={

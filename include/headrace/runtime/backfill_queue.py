@@ -8,10 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from headrace.context import Context
 from headrace.errors import Error, FencedError, TransientError
 from headrace.history import backfill
-from headrace.model.jobs import DesiredState, JobRecord
+from headrace.jobs.hosts import Driving
+from headrace.model.jobs import DesiredState, JobRecord, JobState
+from headrace.runtime.roles import Role, polled_role
 from headrace.streams.failures import stop_job
 
 logger = logging.getLogger(__name__)
@@ -21,14 +22,40 @@ MAX_WAIT_MS: Final = 1_000
 
 
 class BackfillQueue:
-    """A queue of streams to backfill or to take live; each stream is queued at most once."""
+    """A queue of streams to backfill or to take live; each stream is queued at most once. Long histories may be left to Airflow."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, driving: Driving) -> None:
+        self._context = driving.context
+        self._fills = driving.runs_all
+        self._resident: dict[str, bool] = {}
         self._busy: set[str] = set()
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="history")
+
+    def prepare(self, record: JobRecord) -> bool:
+        """Start what the history of a job requires, and return whether the job should run."""
+        match self._decide_role(record):
+            case Role.POLL:
+                return True
+            case Role.FILL:
+                self.fill(record)
+            case Role.GO_LIVE:
+                self.go_live(record)
+        return False
+
+    def _decide_role(self, record: JobRecord) -> Role:
+        filled = not record.is_live and backfill.is_filled(self._context, record.definition.id)
+        return polled_role(record, filled=filled, fills=self._fills or self._fills_at_once(record))
+
+    def _fills_at_once(self, record: JobRecord) -> bool:
+        """Return whether this snode fills the history of a job although Airflow fills others: decided once, by its size."""
+        if record.is_live or record.state is not JobState.FILLING:
+            return False
+        job_id = record.definition.id
+        if job_id not in self._resident:
+            self._resident[job_id] = backfill.has_small_source(self._context, record)
+        return self._resident[job_id]
 
     def fill(self, record: JobRecord) -> None:
         """Backfill a stream, then take it live. If that ends early, the next reconciliation queues it again."""

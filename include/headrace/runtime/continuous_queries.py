@@ -1,37 +1,29 @@
-"""Executing continuous queries when they are due: at once for a connection, by timers in an snode."""
+"""Executing continuous queries when they are due: at once for a connection, together in an snode."""
 
 from __future__ import annotations
 
 import heapq
 import logging
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
-from typing import Final
+from typing import Any, Final
 
 from headrace.context import Context
 from headrace.errors import Error, FencedError, NotFoundError
-from headrace.jobs.hosts import Driving, JobActivity
+from headrace.jobs.hosts import Driving, HostedJob, Source
+from headrace.jobs.runners import Advance, Runner
 from headrace.model.clock import MAX_STEP_MS
 from headrace.model.continuous_queries import Execution, ExecutionState
-from headrace.model.jobs import DesiredState, JobRecord, JobState
+from headrace.model.jobs import JobRecord
 from headrace.queries import executions
 from headrace.queries.continuous_query import may_read
-from headrace.queries.kind import CONTINUOUS_QUERY, is_resident
+from headrace.queries.kind import CONTINUOUS_QUERY, is_active
 from headrace.runtime.pauses import Pause
 from headrace.streams.failures import stop_job
 
 logger = logging.getLogger(__name__)
 
 MAX_RETRY_PAUSE_MS: Final = 20_000
-MAX_WAIT_S: Final = 1.0
-"""The timers look at the clock at least this often, since it may be set."""
-
-
-def is_active(record: JobRecord) -> bool:
-    """Return whether a continuous query is to be executed."""
-    return record.desired is DesiredState.RUNNING and record.state is JobState.RUNNING
 
 
 def retry_pause_ms(every: int, attempt: int) -> int:
@@ -88,185 +80,108 @@ def may_try_again(context: Context, record: JobRecord, instant: int, error: Erro
     return False
 
 
-Work = tuple[JobRecord, list[int]]
-"""A continuous query, and the instants to execute at once."""
+class QueryRunner(Runner):
+    """One continuous query: knows how far it has come, and until when to wait after a failure."""
 
-
-class QueryTimers:
-    """Executes the continuous queries of an snode when they are due, each query one execution at a time.
-
-    Queries that are due at the same time and do not read each other's results are executed together, with one commit for each
-    database. One that has fallen behind catches up on several intervals at once if its query allows it.
-    """
-
-    def __init__(self, context: Context, holder: str, is_own: Callable[[JobRecord], bool]) -> None:
-        """Prepare the timers of the queries for which `is_own` holds."""
+    def __init__(self, context: Context, record: JobRecord, _: Any) -> None:
+        self.record = record
+        self.progress = record.progress
         self._context = context
-        self._holder = holder
-        self._is_own = is_own
-        self._queries: dict[str, JobRecord] = {}
-        self._in_flight: dict[str, Future[None]] = {}
-        self._linked: set[str] = set()
-        self._last: dict[str, int | None] = {}
-        self._pauses: dict[str, Pause] = {}
-        self._changed = threading.Condition()
-        self._stopping = False
-        self._pool = ThreadPoolExecutor(context.settings.cq_threads, thread_name_prefix="cq")
-        self._thread = threading.Thread(target=self._run, name="cq-timers", daemon=True)
+        self._is_known = False
+        self._last: int | None = None
+        self._pause: Pause | None = None
 
     @property
-    def running(self) -> Collection[str]:
-        """No query keeps its snode from handing it over or dropping it: the ledger fences executions in flight."""
-        return ()
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def prepare(self, record: JobRecord) -> bool:
-        """Return whether to execute a query when it is due."""
-        return is_active(record) and self._is_own(record)
-
-    def poll(self, timeout_s: float) -> bool:  # noqa: ARG002
-        """Return False: the timers have a thread of their own."""
-        return False
-
-    def activity(self) -> Mapping[str, JobActivity]:
-        """Report nothing: the ledger shows what is being executed."""
-        return {}
-
-    def close(self) -> None:
-        """Do nothing more than `stop`."""
-
-    def stop(self, grace_s: float) -> None:
-        """Start nothing more, and wait for the executions in flight."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
-            in_flight = list(self._in_flight.values())
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        wait(in_flight, grace_s)
-
-    def reconcile(self, records: Sequence[JobRecord]) -> None:
-        """Take on the queries that are to be executed, and leave the others."""
-        queries = {record.definition.id: record for record in records if self.prepare(record)}
-        with self._changed:
-            for job_id in self._queries.keys() - queries.keys():
-                self._last.pop(job_id, None)
-                self._pauses.pop(job_id, None)
-            is_same, self._queries = queries.keys() == self._queries.keys(), queries
-            if not is_same:
-                self._linked = linked_ids(list(queries.values()))
-                self._changed.notify_all()
-
-    def _run(self) -> None:
-        while not self._stopping:
-            try:
-                wait_s = self._start_due()
-            except Error as error:
-                logger.warning("reading the ledger of continuous queries again: %s", error.message)
-                wait_s = MAX_WAIT_S
-            with self._changed:
-                if not self._stopping:
-                    self._changed.wait(wait_s)
-
-    def _start_due(self) -> float:
-        """Start what is due, and return the seconds until something else is."""
-        now, next_at = self._context.clock.now(), None
-        due: list[JobRecord] = []
-        for job_id, record in list(self._queries.items()):
-            if job_id in self._in_flight:
-                continue
-            instant = self._next_instant(record)
-            if instant <= now:
-                due.append(record)
-            else:
-                next_at = instant if next_at is None else min(next_at, instant)
-        for group in split_work(due, self._linked, self._context.settings.cq_threads):
-            self._submit(group)
-        return MAX_WAIT_S if next_at is None else min(MAX_WAIT_S, max(0, next_at - self._context.clock.now()) / 1000)
-
-    def _submit(self, group: Sequence[Sequence[JobRecord]]) -> None:
-        with self._changed:
-            if self._stopping:
-                return
-            future = self._pool.submit(self._execute_waves, group)
-            self._in_flight |= {record.definition.id: future for wave in group for record in wave}
-
-    def _next_instant(self, record: JobRecord) -> int:
-        """Return when a query is due next: after the last execution, or when a failed one may be tried again."""
-        job_id, schedule, now = record.definition.id, record.definition.schedule, self._context.clock.now()
-        if job_id in self._pauses:
-            return self._pauses[job_id].end_at(now)
-        if job_id not in self._last or (self._last[job_id] or 0) > now + MAX_STEP_MS:  # the clock was set back
-            if self._context.catalog.executions.unfinished(job_id):
-                return now
-            self._last[job_id] = executions.last_execution(self._context, record.definition)
-        return schedule.next_after(self._last[job_id])
-
-    def _execute_waves(self, waves: Sequence[Sequence[JobRecord]]) -> None:
-        for wave in waves:
-            try:
-                self._execute_wave(wave)
-            except Exception:  # a bug that affects one query must not end the timers
-                logger.exception("executing continuous queries %s", ", ".join(record.definition.name for record in wave))
-                self._postpone(wave)
-            finally:
-                with self._changed:
-                    for record in wave:
-                        self._in_flight.pop(record.definition.id, None)
-                    self._changed.notify_all()
-
-    def _execute_wave(self, wave: Sequence[JobRecord]) -> None:
-        active = [record for record in wave if record.definition.id in self._queries and not self._stopping]
-        work = [(record, executions.due_together(self._context, record.definition)) for record in active]
-        for record, instants in work:
-            if not instants:
-                self._recall(record)
-        work = [(record, instants) for record, instants in work if instants]
-        outcomes = executions.execute_together(
-            self._context, [(record.definition, instants) for record, instants in work], self._holder
-        )
-        for (record, instants), error in zip(work, outcomes, strict=True):
-            self._conclude(record, instants, error)
-
-    def _recall(self, record: JobRecord) -> None:
-        """Read how far a query has come of which nothing is due: what was due is done, or is being computed again elsewhere."""
-        definition = record.definition
-        self._pauses.pop(definition.id, None)
-        self._last[definition.id] = executions.last_execution(self._context, definition)
-
-    def _conclude(self, record: JobRecord, instants: Sequence[int], error: Error | None) -> None:
-        """Remember how far a query has come, or when to try again; after the last attempt it is STOPPED."""
-        job_id = record.definition.id
-        self._pauses.pop(job_id, None)
-        if error is None:
-            last = self._last.get(job_id)
-            self._last[job_id] = instants[-1] if last is None else max(instants[-1], last)
-        elif isinstance(error, FencedError | NotFoundError):
-            logger.info("leaving continuous query %s: %s", record.definition.name, error.message)
-            self._postpone([record])
-        else:
-            may_try_again(self._context, record, instants[0], error)
-            execution = self._context.catalog.executions.get(job_id, instants[0])
-            self._postpone([record], execution)
-
-    def _postpone(self, records: Sequence[JobRecord], failed: Execution | None = None) -> None:
-        """Try queries again after a pause, which begins with the failure."""
+    def wake_at(self) -> int:
+        """When the query is due next: after the last execution, or when a failed one may be tried again."""
         now = self._context.clock.now()
-        for record in records:
-            pause = retry_pause_ms(record.definition.schedule.every, 1 if failed is None else failed.attempt)
-            start = failure_time(failed, now, pause)
-            self._pauses[record.definition.id] = Pause(start, start + pause)
+        if self._pause is not None:
+            return self._pause.end_at(now)
+        if not self._is_known or (self._last or 0) > now + MAX_STEP_MS:  # the ledger is to be read; the clock was set back
+            return now
+        return self.record.definition.schedule.next_after(self._last)
+
+    def is_due(self) -> bool:
+        return self.wake_at <= self._context.clock.now()
+
+    def due_together(self) -> list[int]:
+        """Return the instants to execute at once; if there are none, find out how far the query has come."""
+        instants = executions.due_together(self._context, self.record.definition)
+        if not instants:  # what was due is done, or is being computed again elsewhere
+            self._pause = None
+            self._move_to(executions.last_execution(self._context, self.record.definition))
+        return instants
+
+    def _move_to(self, last: int | None) -> None:
+        self._last, self._is_known = last, True
+
+    def conclude(self, instants: Sequence[int], error: Error | None) -> None:
+        """Remember how far the query has come, or when to try again; after the last attempt it is STOPPED."""
+        self._pause = None
+        if error is None:
+            self._move_to(max(instants[-1], self._last or instants[-1]))
+        elif isinstance(error, FencedError | NotFoundError):
+            logger.info("leaving continuous query %s: %s", self.record.definition.name, error.message)
+            self.postpone()
+        else:
+            may_try_again(self._context, self.record, instants[0], error)
+            self.postpone(self._context.catalog.executions.get(self.record.definition.id, instants[0]))
+
+    def postpone(self, failed: Execution | None = None) -> None:
+        """Try again after a pause, which begins with the failure."""
+        now = self._context.clock.now()
+        pause = retry_pause_ms(self.record.definition.schedule.every, 1 if failed is None else failed.attempt)
+        start = failure_time(failed, now, pause)
+        self._pause = Pause(start, start + pause)
 
 
-def timers_of(driving: Driving) -> QueryTimers:
-    """Return the timers of a driver, which leaves queries that are due less often to Airflow."""
-    settings = driving.context.settings
+class QuerySchedule(Source):
+    """What the continuous queries of an snode share: those that are due at the same time are executed together.
 
-    def is_own(record: JobRecord) -> bool:
-        return driving.runs_all or is_resident(record.definition, settings)
+    They have one commit for each database, unless one may read another one's results. A query that has fallen behind catches up on
+    several intervals at once if it allows that.
+    """
 
-    return QueryTimers(driving.context, f"snode {driving.snode}", is_own)
+    name = "cq"
+
+    def __init__(self, driving: Driving) -> None:
+        self._context = driving.context
+        self._holder = f"snode {driving.snode}"
+        self.threads = driving.context.settings.cq_threads
+        self._ids: frozenset[str] = frozenset()
+        self._linked: set[str] = set()
+
+    def source(self, record: JobRecord) -> Source:  # noqa: ARG002
+        return self
+
+    def refresh(self, records: Sequence[JobRecord], runnable: Sequence[JobRecord]) -> None:  # noqa: ARG002
+        ids = frozenset(record.definition.id for record in runnable)
+        if ids != self._ids:
+            self._ids, self._linked = ids, linked_ids(runnable)
+
+    def batches(self, due: Sequence[HostedJob], busy: Sequence[HostedJob]) -> Sequence[Sequence[HostedJob]]:  # noqa: ARG002
+        return split_work(due, self._linked, self.threads)
+
+    def advance(self, jobs: Sequence[HostedJob]) -> Sequence[Advance]:
+        """Execute what is due of queries: together, or one after the other if they may read each other's results."""
+        are_linked = any(job.id in self._linked for job in jobs)
+        for wave in [[job] for job in jobs] if are_linked else [jobs]:
+            runners = [job.runner for job in wave if isinstance(job.runner, QueryRunner) and not job.is_removed]
+            try:
+                if not self.is_stopping:
+                    self._execute(runners)
+            except Exception:  # a bug that affects one query must not end the others
+                logger.exception("executing continuous queries %s", ", ".join(runner.record.definition.name for runner in runners))
+                for runner in runners:
+                    runner.postpone()
+        return [Advance.HANDLED] * len(jobs)
+
+    def _execute(self, runners: Sequence[QueryRunner]) -> None:
+        work = [(runner, instants) for runner in runners if (instants := runner.due_together())]
+        wanted = [(runner.record.definition, instants) for runner, instants in work]
+        outcomes = executions.execute_together(self._context, wanted, self._holder)
+        for (runner, instants), error in zip(work, outcomes, strict=True):
+            runner.conclude(instants, error)
 
 
 def failure_time(failed: Execution | None, now: int, pause: int) -> int:
@@ -275,16 +190,12 @@ def failure_time(failed: Execution | None, now: int, pause: int) -> int:
     return finished if finished is not None and now - pause <= finished <= now else now
 
 
-def split_work(due: Sequence[JobRecord], linked: Collection[str], groups: int) -> list[list[list[JobRecord]]]:
-    """Split queries into groups that threads execute side by side, each a list of waves.
-
-    Those whose id is in `linked` are executed one after the other, in one group.
-    """
-    ordered = sorted(due, key=lambda record: record.definition.name)
-    dependent = [[record] for record in ordered if record.definition.id in linked]
-    free = [record for record in ordered if record.definition.id not in linked]
-    shares = [[free[number::groups]] for number in range(groups) if free[number::groups]]
-    return [*shares, *([dependent] if dependent else [])]
+def split_work(due: Sequence[HostedJob], linked: Collection[str], groups: int) -> list[list[HostedJob]]:
+    """Split queries into groups that threads execute side by side. Those whose id is in `linked` are one group, in order."""
+    ordered = sorted(due, key=lambda job: job.record.definition.name)
+    free = [job for job in ordered if job.id not in linked]
+    dependent = [job for job in ordered if job.id in linked]
+    return [group for group in (*(free[number::groups] for number in range(groups)), dependent) if group]
 
 
 def linked_ids(queries: Sequence[JobRecord]) -> set[str]:

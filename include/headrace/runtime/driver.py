@@ -1,4 +1,4 @@
-"""The driver of an snode's jobs: one thread has their hosts poll, another reconciles them with the catalog."""
+"""The driver of an snode's jobs: one thread has their host poll, another reconciles them with the catalog."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from typing import Final
 
 from headrace.context import Context
 from headrace.errors import Error, FencedError, TransientError, UserCodeError
-from headrace.jobs.hosts import Driving, Host, JobActivity
-from headrace.jobs.registry import kind_of, kinds
+from headrace.jobs.hosts import Driving, JobActivity
+from headrace.jobs.registry import kind_of
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState, StopReason
+from headrace.runtime.job_host import JobHost
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.owner_rights import OwnerRights
 from headrace.runtime.pauses import NO_PAUSE, Pause
 from headrace.runtime.roles import MAX_RETRY_MS, Role, retry_pause, role
+from headrace.runtime.stream_metrics import StreamSampler
 from headrace.streams.failures import stop_job
 
 logger = logging.getLogger(__name__)
@@ -26,7 +28,7 @@ logger = logging.getLogger(__name__)
 RETRY_S: Final = 1.0
 # Retries of a job whose functions end their code host, or lose it, before it stays STOPPED.
 MAX_CODE_RETRIES: Final = 3
-# New commits wait at most this long while another stream runs a long micro-batch.
+# Commits of other processes wait at most this long while a stream runs a long micro-batch.
 MAX_POLL_S: Final = 0.1
 # Polls that find nothing take at most about a tenth of a core, unless the pause between them would be longer than this.
 IDLE_PAUSE_FACTOR: Final = 9
@@ -54,15 +56,15 @@ class Driver:
         self._name = name
         self._ended, self._observed = ended, observed
         self._stopping = threading.Event()
-        driving = Driving(context, name, fills, batches.observe)
-        self._hosts = {factory: factory(driving) for factory in {kind.host(): None for kind in kinds()}}
+        self.host = JobHost(Driving(context, name, fills, batches.observe))
+        self._sampler = StreamSampler(context)
         self._attempts: dict[str, int] = {}
         self._pauses: dict[str, Pause] = {}
         self._polled_at = time.monotonic()
         self._poll_pause_s = 0.0
         self._away_since: float | None = None
         self._threads = [
-            threading.Thread(target=self._run_hosts, name="driver", daemon=True),
+            threading.Thread(target=self._run_host, name="driver", daemon=True),
             threading.Thread(target=self._run, args=[self._reconcile_regularly], name="reconcile", daemon=True),
         ]
         self._leaving: dict[str, str] = {}
@@ -80,35 +82,27 @@ class Driver:
 
     def activity(self) -> dict[str, JobActivity]:
         """Return what is being done for each job that runs. Thread-safe."""
-        return {job_id: activity for host in self._hosts.values() for job_id, activity in host.activity().items()}
-
-    def host(self, kind: str) -> Host:
-        """Return what runs the jobs of a kind; `UnknownKindError` if it is not registered."""
-        return self._hosts[kind_of(kind).host()]
+        return self.host.activity()
 
     def start(self) -> None:
         self._polled_at = time.monotonic()
         for thread in self._threads:
             thread.start()
-        for host in self._hosts.values():
-            host.start()
 
     def stop(self, grace_s: float) -> bool:
         """Stop after the micro-batches in flight; return False if they took longer than `grace_s`."""
         deadline = time.monotonic() + grace_s
         self._stopping.set()
-        for host in self._hosts.values():
-            host.stop(max(0.0, deadline - time.monotonic()))
+        self.host.stop()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(max(0.0, deadline - time.monotonic()))
         return not self._threads[0].is_alive()
 
-    def _run_hosts(self) -> None:
-        """Poll until the driver stops, then close the hosts: a driver that was fenced leaves nothing either."""
-        self._run(self._poll_hosts)
-        for host in self._hosts.values():
-            host.close()
+    def _run_host(self) -> None:
+        """Poll until the driver stops, then close the host: a driver that was fenced leaves nothing either."""
+        self._run(self._poll_host)
+        self.host.close()
 
     def _run(self, work: Callable[[], None]) -> None:
         """Repeat work until the driver stops. A failure that is not of a single stream also ends the other thread."""
@@ -156,15 +150,13 @@ class Driver:
                 logger.info("reconciling with the catalog again after %.0f s", self.catalog_away_s)
             self._away_since = None
 
-    def _poll_hosts(self) -> None:
+    def _poll_host(self) -> None:
         """Poll until the driver stops."""
         while not self._stopping.is_set():
-            began = time.monotonic()
-            busy = sum(host.poll(MAX_POLL_S) for host in self._hosts.values()) > 0
-            now, least = time.monotonic(), self._context.settings.idle_poll_ms / 1000
-            self._poll_pause_s = 0.0 if busy else idle_pause_s(least, now - began)
-            self._polled_at = now
-            self._stopping.wait(self._poll_pause_s)
+            busy = self.host.poll(MAX_POLL_S)
+            self._poll_pause_s = 0.0 if busy else idle_pause_s(self._context.settings.idle_poll_ms / 1000, self.host.poll_s)
+            self._polled_at = time.monotonic()
+            self.host.wait(self._poll_pause_s)
 
     def give(self, jobs: Mapping[str, str]) -> None:
         """Hand jobs over to other snodes, by id, once their micro-batches have ended. Replaces what was asked for before."""
@@ -178,17 +170,14 @@ class Driver:
         self._observed(self.records)
         owners = OwnerRights(self._context.catalog)
         hosted = [record for record in self.records if self._take_action(record, owners)]
-        for host in self._hosts.values():
-            host.reconcile([record for record in hosted if self.host(record.definition.kind) is host])
+        self.host.reconcile(hosted)
+        self._sampler.take(self.host, hosted)
         for record in self.records:
             if record.desired is DesiredState.DROPPED:
                 self._try_forget(record)
         for job_id, snode in leaving.items():
-            if not self._is_running(job_id) and self._context.catalog.jobs.move(job_id, self._name, snode):
+            if job_id not in self.host.running and self._context.catalog.jobs.move(job_id, self._name, snode):
                 self._context.catalog.events.record("job", job_id, "MOVED", f"from snode {self._name} to snode {snode}")
-
-    def _is_running(self, job_id: str) -> bool:
-        return any(job_id in host.running for host in self._hosts.values())
 
     def _take_action(self, record: JobRecord, owners: OwnerRights) -> bool:
         """Do what the role of a job requires, and return whether its host should run it. A job that cannot run is STOPPED."""
@@ -198,7 +187,7 @@ class Driver:
                 case Role.HOST:
                     self._reset_retries(record, now)
                     owners.check(record.definition)
-                    return self.host(record.definition.kind).prepare(record)
+                    return self.host.prepare(record)
                 case Role.RETRY:
                     self._retry(record, now)
         except FencedError:
@@ -240,7 +229,7 @@ class Driver:
         """Remove a job that was dropped, once its host has let it go."""
         definition = record.definition
         try:
-            if not self._is_running(definition.id):
+            if definition.id not in self.host.running:
                 kind_of(definition).drop()(self._context, definition)
         except Exception as error:
             logger.warning("postponing the removal of %s %s: %s", definition.kind, definition.name, error)

@@ -13,7 +13,7 @@ from headrace.errors import Error, FencedError, NotFoundError, PermissionDeniedE
 from headrace.model.continuous_queries import Execution
 from headrace.model.jobs import JobDefinition
 from headrace.queries import executions
-from headrace.runtime.continuous_queries import is_active
+from headrace.queries.kind import is_active
 from headrace.runtime.query_runs import MAX_CATCH_UP, QueryWork, instant_text, is_done_for, is_running, on_behalf
 from headrace.streams.failures import stop_job
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Final
 from weakref import WeakSet
 
@@ -15,23 +14,22 @@ from headrace.catalog.processes import CONNECTION, process_identity
 from headrace.context import Context, allow_all
 from headrace.errors import Error, FencedError, OperationalError, PermissionDeniedError, TransientError
 from headrace.history.backfill import fill_history
+from headrace.jobs.hosts import Driving
 from headrace.jobs.registry import kind_of
 from headrace.model.access import administrator
 from headrace.model.failpoints import FailpointError
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.model.positions import Offsets, is_behind
 from headrace.model.snodes import Lease
-from headrace.pipes.kind import PIPE
 from headrace.pipes.progress import PipeWatch
-from headrace.pipes.running import RunningPipes
 from headrace.runtime.continuous_queries import execute_due
 from headrace.runtime.epochs import raise_epoch
+from headrace.runtime.job_host import JobHost
 from headrace.runtime.owner_rights import OwnerRights
 from headrace.runtime.sharing import Moves, read_shared_jobs
 from headrace.runtime.stream_metrics import StreamSampler
 from headrace.settings import Settings
 from headrace.streams.failures import stop_job
-from headrace.streams.sources.poller import SourcePollers
 from headrace.streams.sources.source_tables import latest_offsets
 
 # How long `settle` waits for a live snode that makes no progress.
@@ -72,10 +70,8 @@ class EmbeddedRunner:
         # Jobs run with the rights of their owners, not with those of whom settles.
         self._context = replace(context, user="", authorize_points=allow_all, permissions=administrator)
         self._lease: Lease | None = None
-        self._pollers: SourcePollers | None = None
-        self._pipes: RunningPipes | None = None
+        self._host: JobHost | None = None
         self._sampler = StreamSampler(self._context)
-        self._pipe_sampler = StreamSampler(self._context)
         self._holder = f"{CONNECTION} {process_identity()} {threading.get_ident()}-{id(self)}"
         self._busy = threading.Lock()
         _runners.add(self)
@@ -106,7 +102,7 @@ class EmbeddedRunner:
         Returns False if another holder has taken the streams over.
         """
         lease, self._lease = self._lease, None
-        self._drop_pollers()
+        self._close_host()
         if lease is not None:
             self._lease = raise_epoch(self._context, lease, self._context.settings.lease_ms)
         return self._lease is not None
@@ -132,17 +128,15 @@ class EmbeddedRunner:
         return (own.catalog, own.snode) == (settings.catalog, settings.snode)
 
     def _release(self) -> None:
-        self._drop_pollers()
+        self._close_host()
         if self._lease is not None:
             self._context.catalog.leases.release(self._lease)
             self._lease = None
 
-    def _drop_pollers(self) -> None:
-        pollers, self._pollers = self._pollers, None
-        pipes, self._pipes = self._pipes, None
-        for jobs in (pollers, pipes):
-            if jobs is not None:
-                jobs.close()
+    def _close_host(self) -> None:
+        host, self._host = self._host, None
+        if host is not None:
+            host.close()
 
     def _load_records(self) -> list[JobRecord]:
         return self._context.catalog.jobs.all(snode=self._context.settings.snode)
@@ -156,7 +150,7 @@ class EmbeddedRunner:
                 return True
             except FencedError:
                 self._lease = None
-                self._drop_pollers()
+                self._close_host()
         self._lease = leases.acquire(self._context.settings.snode, self._holder, ttl)
         return self._lease is not None
 
@@ -164,19 +158,15 @@ class EmbeddedRunner:
         assert self._lease is not None
         self._lease = self._take_jobs(self._lease)
         context = replace(self._context, epoch=self._lease.epoch)
-        self._pollers = self._pollers or SourcePollers(context)
-        self._pipes = self._pipes or RunningPipes(context)
+        host = self._host = self._host or JobHost(Driving(context))
         rounds, left = iter(range(MAX_ROUNDS)), Left()
         for _ in rounds:
             records = [record for record in self._permitted(self._load_records()) if record.definition.id not in left.errors]
             if self._fill_histories(records, left):
                 continue
-            self._reconcile(self._pollers, self._pipes, records, left)
-            if self._poll(self._pollers.poll, rounds) or execute_due(self._context, records, self._holder):
-                continue
-            if not self._poll(partial(self._pipes.step, None), rounds):
-                self._sampler.take(self._pollers, records)
-                self._pipe_sampler.take(self._pipes, records)
+            self._reconcile(host, records, left)
+            if not self._poll(host, rounds) and not execute_due(self._context, records, self._holder):
+                self._sampler.take(host, records)
                 left.raise_first()
                 return
         raise OperationalError("the jobs do not settle", hint="check that no two of them write to each other's source")
@@ -193,24 +183,23 @@ class EmbeddedRunner:
                 stop_job(self._context, record.definition.id, error)
         return permitted
 
-    def _reconcile(self, pollers: SourcePollers, pipes: RunningPipes, records: list[JobRecord], left: Left) -> None:
-        pollers.reconcile([record for record in records if is_polled(record)])
-        pipes.reconcile([record for record in records if record.definition.kind == PIPE])
+    def _reconcile(self, host: JobHost, records: list[JobRecord], left: Left) -> None:
+        host.reconcile([record for record in records if not kind_of(record.definition).is_scheduled])
         for record in records:
-            if record.desired is DesiredState.DROPPED and record.definition.id not in pipes.running:
+            if record.desired is DesiredState.DROPPED and record.definition.id not in host.running:
                 with left.on_error(record):
                     kind_of(record.definition).drop()(self._context, record.definition)
 
-    def _poll(self, poll: Callable[[], bool], rounds: Iterator[int]) -> bool:
+    def _poll(self, host: JobHost, rounds: Iterator[int]) -> bool:
         """Poll until there is nothing to do; return False if there was nothing."""
-        settings, busy = self._context.settings, poll()
+        settings, busy = self._context.settings, host.poll()
         renew_at = time.monotonic()
         for _ in rounds if busy else ():
             if time.monotonic() >= renew_at:
                 assert self._lease is not None
                 self._lease = self._context.catalog.leases.renew(self._lease, settings.lease_ms)
                 renew_at = time.monotonic() + settings.lease_ms / LEASE_PART / 1000
-            if not poll():
+            if not host.poll():
                 break
         return busy
 
@@ -221,7 +210,7 @@ class EmbeddedRunner:
         moves = Moves() if shared is None else shared.moves(lease.snode)
         epoch = 0 if shared is None else shared.newest_epoch(moves.take)
         if epoch >= lease.epoch:
-            self._drop_pollers()
+            self._close_host()
             lease = catalog.leases.raise_epoch(lease, epoch + 1, self._context.settings.lease_ms)
         for job_id, owner in moves.take.items():
             catalog.jobs.move(job_id, owner, lease.snode)
@@ -299,4 +288,5 @@ class EmbeddedRunner:
 
 
 def is_polled(record: JobRecord) -> bool:
-    return kind_of(record.definition).runner is not None
+    """Return True if a job reads the changes of tables once its history is filled."""
+    return kind_of(record.definition).history is not None

@@ -53,7 +53,7 @@ class Tables(Scans):
         self.columns = Evolution(self._handles, self.writer)
         self.changes = Changes(self._handles)
         self.maintenance = Maintenance(self._handles, self.writer)
-        self.writer.on_commit = self.maintenance.committed
+        self.writer.listeners.add(self.maintenance.committed)
 
     def create(self, table: Table, database: Database) -> None:
         """Create a table's Delta tables: its rows, and for a supertable its tags. An empty table of the same columns may exist.

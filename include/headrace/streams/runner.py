@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.code.languages import functions_named
 from headrace.context import Context
 from headrace.errors import Error, HistoryGoneError, InternalError, TransientError
-from headrace.jobs.runners import Advance
+from headrace.jobs.runners import Advance, Runner
 from headrace.model.clock import is_set_back
 from headrace.model.failpoints import failpoint
 from headrace.model.functions import RegisteredFunction
@@ -97,7 +97,7 @@ def state_store(context: Context, job_id: str) -> StateStore:
     return StateStore(context.state_uri, job_id, context.epoch)
 
 
-class StreamRunner:
+class StreamRunner(Runner):
     """Runs one stream: owns its processor, checkpoints, sink and position."""
 
     def __init__(

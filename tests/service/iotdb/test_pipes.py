@@ -12,7 +12,7 @@ import pytest
 import headrace
 from headrace import secrets
 from headrace.errors import Error, ExistsError, NotFoundError, NotSupportedError, OperationalError, ProgrammingError
-from headrace.jobs.kinds import imported
+from headrace.jobs.registry import kind_of
 from headrace.model.access import administrator
 from headrace.model.jobs import DesiredState, JobCounters, JobProgress, JobState, StopReason
 from headrace.model.pipes import PipeStage
@@ -365,4 +365,4 @@ def test_rights_are_those_on_pipes(connection: headrace.Connection) -> None:
 
 
 def test_the_kind_has_its_parts() -> None:
-    assert callable(imported("headrace.runtime.pipe_host:PipeHost")())
+    assert callable(kind_of(PIPE).sources())

@@ -54,7 +54,7 @@ def suspend_job(record: JobRecord) -> Stage:
         session.context.catalog.jobs.set_desired(job.id, DesiredState.PAUSED)
         if record.desired is not DesiredState.PAUSED:
             record_event(session, job, "PAUSED")
-        if kind_of(job).pauses_at_once and record.state is JobState.RUNNING:
+        if kind_of(job).is_scheduled and record.state is JobState.RUNNING:
             session.context.catalog.jobs.set_state(job.id, JobState.PAUSED)
 
     return Stage(on_job(Action.OPERATE, job), lambda: [f"pause {job.kind} {job}"], apply)
@@ -74,7 +74,7 @@ def reactivate_job(record: JobRecord, *, ignore_untreated: bool = False) -> Stag
             from headrace.streams.lifecycle import skip
 
             skip(context, plan_recorded_stream(job, context.catalog, context.settings))
-        is_at_once = kind_of(job).pauses_at_once
+        is_at_once = kind_of(job).is_scheduled
         if record.state is JobState.STOPPED or (is_at_once and record.state is JobState.PAUSED):
             context.catalog.jobs.set_state(job.id, record.resumed_state)
         context.catalog.jobs.set_desired(job.id, DesiredState.RUNNING)

@@ -68,7 +68,7 @@ class Writer:
     """Commits to tables, one writer at a time per table, each commit a compare-and-set on the table's version.
 
     The lock only keeps Headrace's own processes from wasted work. Safety rests on the compare-and-set, as any other Delta writer
-    may commit at any time. `on_commit` is called with the table and the version after each commit of rows.
+    may commit at any time. The `listeners` are called with the table and the version after each commit of rows.
     """
 
     def __init__(self, handles: Handles, lock: Lock, attempts: int = MAX_ATTEMPTS) -> None:
@@ -78,7 +78,7 @@ class Writer:
         self._mutexes: dict[str, threading.Lock] = {}
         # The versions that survive a power failure, by the URI of the table.
         self._synced: dict[str, int] = {}
-        self.on_commit: Callable[[Table, int], None] = lambda *_: None
+        self.listeners: set[Callable[[Table, int], None]] = set()
 
     def write(
         self,
@@ -303,7 +303,8 @@ class Writer:
 
     def noted(self, table: Table, written: WriteMetrics) -> WriteMetrics:
         if written.rows:
-            self.on_commit(table, written.version)
+            for listener in tuple(self.listeners):
+                listener(table, written.version)
         return written
 
     def commit(self, table: Table, work: Callable[[Handle, DeltaTable], Result]) -> Result:
