@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from headrace.compute.expression_context import ExpressionContext
+from headrace.compute.functions.arrow import ArrowScalarRule, scalar_term
 from headrace.compute.nodes import NULL, TRUE, Node, both, call, case, double, if_, integer, spark_sql, string
 from headrace.compute.tdengine.decimals import DECIMAL_DIGITS, constant_number, decimal_of
 from headrace.compute.terms import Term, cast, integer_literal, to_double, to_string
 from headrace.compute.types import is_text, spark_type
 from headrace.errors import TypeMismatchError
 from headrace.model.types import BIGINT, DOUBLE, FLOATS, TIMESTAMP, UBIGINT, UNSIGNED, VARCHAR, DataType, TypeKind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NUMBER_TEXT: Final = r"^\\s*([+-]?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]+)?)"
 SIGNIFICANT_DIGITS: Final = {TypeKind.FLOAT: 6, TypeKind.DOUBLE: 15}
@@ -75,23 +80,21 @@ def text_to_bool(term: Term) -> Node:
 
 
 def to_text(term: Term) -> Node:
-    """Convert a term to text: FLOAT and DOUBLE as C does, with 6 and 15 digits, such as 0.1, 5 and 1e+15."""
+    """Convert a term to text: FLOAT and DOUBLE as C does, with 6 and 15 digits, such as 0.1, 5 and 1e+15.
+
+    Python does so too. Spark would round the shortest text of a number once more.
+    """
     if term.type is None or term.type.kind not in FLOATS:
         return to_string(term)
-    digits, value = SIGNIFICANT_DIGITS[term.type.kind], term.node.cast("double")
-    scientific = spark_sql("format_string('%.{}e', {})", digits - 1, value)
-    exponent = spark_sql("CAST(substring_index({}, 'e', -1) AS INT)", scientific)
-    fixed = spark_sql("format_string(concat('%.', {} - {}, 'f'), {})", digits - 1, exponent, value)
-    return spark_sql(
-        "CASE WHEN {value} IS NULL OR isnan({value}) OR abs({value}) = CAST('Infinity' AS DOUBLE) THEN CAST({value} AS STRING) "
-        "WHEN {exponent} BETWEEN -4 AND {last} THEN regexp_replace({fixed}, '[.]0*$|([.][0-9]*[1-9])0+$', '$1') "
-        "ELSE regexp_replace({scientific}, '[.]?0*e', 'e') END",
-        value=value,
-        exponent=exponent,
-        last=digits - 1,
-        fixed=fixed,
-        scientific=scientific,
-    )
+    digits = SIGNIFICANT_DIGITS[term.type.kind]
+    rule = ArrowScalarRule(f"headrace_text_{digits}", VARCHAR, partial(number_texts, digits))
+    return scalar_term(rule, (Term(term.node.cast("double"), DOUBLE),)).node
+
+
+def number_texts(digits: int, numbers: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array([None if number is None else f"{number:.{digits}g}" for number in numbers.to_pylist()], pa.string())
 
 
 def common_type(types: Sequence[DataType | None]) -> DataType | None:
