@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 import headrace
+from headrace.compute.nodes import UnsupportedError
 from headrace.errors import StorageError
 from headrace.model.jobs import JobState
 from headrace.settings import load
-from headrace.storage.spark.task_errors import error_of_job
+from headrace.storage.spark.task_errors import error_of_job, error_of_task, has_raised
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -59,3 +60,13 @@ def test_other_failures_are_told_by_their_first_cause() -> None:
     )
     assert error_of_job("\n".join(trace)).message == "Spark failed: No space left on device"
     assert error_of_job("[SOME_CONDITION] It is wrong.\nmore").message == "Spark failed: [SOME_CONDITION] It is wrong."
+
+
+def test_what_a_worker_raised_is_told_from_texts_that_name_it() -> None:
+    kind = UnsupportedError
+    raised = (
+        f"An exception was thrown from the Python worker.\nTraceback (most recent call last):\n{kind.__module__}.{kind.__name__}: a"
+    )
+    assert has_raised(raised, kind)
+    assert not has_raised(f"ValueError: no number: '{kind.__module__}.{kind.__name__}: a'", kind)
+    assert error_of_task(raised) is None

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from headrace.compute import aggregate_windows, finish, prepare
 from headrace.compute.evaluate import project
 from headrace.compute.evaluation.kernel_windows import aggregate_by_kernels
-from headrace.compute.nodes import quote
+from headrace.compute.nodes import UnsupportedError, quote
 from headrace.compute.plan import TS, WEND, WSTART
 from headrace.compute.shares import KernelUse
 from headrace.compute.terms import ColumnRole
@@ -29,10 +29,11 @@ from headrace.model.time import Precision
 from headrace.model.windows import WindowGrid
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
 from headrace.storage.spark.functions import F
+from headrace.storage.spark.task_errors import has_raised
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sinks.target import TargetTable
-from headrace.streams.sources.shares import TableShares, is_unsupported
+from headrace.streams.sources.shares import TableShares
 from headrace.streams.sources.source_tables import source_tables
 from headrace.streams.sources.stored import source_extents, source_frame
 from headrace.streams.windows.stored_windows import StoredWindows
@@ -78,7 +79,7 @@ class ChunkEvaluation:
                 windows = self.windows(chunk.start, chunk.end, watermark)
                 result = self._compute(target, chunk, windows, cleanup)
             except PythonException as error:
-                if not is_unsupported(error):
+                if not has_raised(str(error), UnsupportedError):
                     raise
                 windows = self.windows(chunk.start, chunk.end, watermark, use=KernelUse.NEVER)
                 result = self._compute(target, chunk, windows, cleanup)

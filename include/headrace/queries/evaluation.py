@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
 from headrace.compute.columnar.tree_plans import evaluate_locally
+from headrace.compute.nodes import UnsupportedError
 from headrace.compute.plan import Plan
 from headrace.compute.shares import KernelUse, WantedShares
 from headrace.compute.sql_text import unassignable_raised
@@ -20,8 +21,8 @@ from headrace.errors import DataError, LimitError
 from headrace.model.tables import Table, TableKind
 from headrace.queries import running
 from headrace.storage.spark.arrow_results import collect_arrow
-from headrace.storage.spark.task_errors import error_of_job, error_of_task
-from headrace.streams.sources.shares import TableShares, is_unsupported, stored_bounds
+from headrace.storage.spark.task_errors import error_of_job, error_of_task, has_raised
+from headrace.streams.sources.shares import TableShares, stored_bounds
 from headrace.streams.sources.virtual_frames import virtual_frame
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ def evaluate_with_kernels(
         execution.frame = evaluate(plan, read, ordered=ordered, statistics=statistics, shares=shares)
         return limited(execution.frame, max_rows)
     except PythonException as error:
-        if not is_unsupported(error):
+        if not has_raised(str(error), UnsupportedError):
             raise
         return limited(by_spark_sql(evaluate(plan, read, ordered=ordered, statistics=statistics), execution), max_rows)
 

@@ -31,6 +31,11 @@ def error_of_task(text: str) -> Error | None:
     return kind(match["message"], hint=match["hint"] or "")
 
 
+def has_raised(text: str, kind: type[Exception]) -> bool:
+    """Return whether a Python worker has raised an exception of a kind, by Spark's report of it, which has the traceback."""
+    return re.search(rf"^{re.escape(f'{kind.__module__}.{kind.__qualname__}')}(?::|$)", text, re.MULTILINE) is not None
+
+
 def error_of_worker(text: str) -> Error:
     """Return the error for an exception that Python code has raised in a worker, by Spark's report of it."""
     if (own := error_of_task(text)) is not None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.compute.columnar import UnsupportedError
 from headrace.compute.shares import KernelUse, WantedShares
 from headrace.context import Context
 from headrace.model.tables import TableKind
@@ -15,8 +14,6 @@ from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
 from headrace.storage.values.scalars import stored_units_per_tick
 
 if TYPE_CHECKING:
-    from pyspark.errors import PythonException
-
     from headrace.compute import Scan
     from headrace.storage.delta.shares import Share
 
@@ -66,8 +63,3 @@ def stored_bounds(scan: Scan, first: int | None, last: int | None) -> Bounds | N
     if first is None and last is None:
         return None
     return Bounds.of_ticks(first, last, scan.database.precision)
-
-
-def is_unsupported(error: PythonException) -> bool:
-    """Return whether a task failed because kernels do not handle a value."""
-    return UnsupportedError.__name__ in str(error)
