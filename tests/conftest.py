@@ -19,6 +19,7 @@ from tests.support.kafka_broker import Broker, has_jars, running_broker
 from tests.support.mqtt_broker import mqtt  # noqa: F401  (fixture)
 from tests.support.object_store import object_store, warehouse_options  # noqa: F401  (fixture)
 from tests.support.postgres import postgres, postgres_url  # noqa: F401  (fixtures)
+from tests.support.sessions import running_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,12 +84,9 @@ def kafka() -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Provide the Spark session that all tests of the process share."""
-    from headrace.storage.spark.session import start_session
-
     home = tmp_path_factory.mktemp("spark")
-    session = start_session(load(home=home, spark_master="local[2]", driver_memory="2g", **warehouse_options()))
-    yield session
-    session.stop()
+    with running_session(load(home=home, spark_master="local[2]", driver_memory="2g", **warehouse_options())) as session:
+        yield session
 
 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:

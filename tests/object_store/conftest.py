@@ -10,9 +10,16 @@ import pytest
 
 from headrace.settings import Settings, current, load
 from tests.support.object_store import Server
+from tests.support.sessions import running_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run these tests last, since environment and session stay theirs until the process ends."""
+    folder = Path(__file__).parent
+    items.sort(key=lambda item: folder in item.path.parents)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,9 +46,6 @@ def settings(tmp_path: Path, bucket: str) -> Settings:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, variables: None) -> Iterator[SparkSession]:  # noqa: ARG001
     """Provide a session that reads and writes the object store, which all tests of the process share."""
-    from headrace.storage.spark.session import start_session
-
     home = tmp_path_factory.mktemp("spark")
-    session = start_session(load(home=home, warehouse="s3a://any", spark_master="local[2]", driver_memory="1g"))
-    yield session
-    session.stop()
+    with running_session(load(home=home, warehouse="s3a://any", spark_master="local[2]", driver_memory="1g")) as session:
+        yield session
