@@ -142,7 +142,7 @@ class SnippetRunner:
         self.close()
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(text, "snippet", "exec"), self._names)
+            exec(compile(text, "snippet", "exec", dont_inherit=True), self._names)
         return printed.getvalue()
 
     def _run_cell(self, text: str) -> str:
