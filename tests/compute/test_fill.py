@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import SparkRuntimeException
 
 from headrace.compute import evaluate
-from headrace.compute.nodes import raw
+from headrace.compute.nodes import string
 from headrace.compute.types import double_to_number
 from headrace.errors import LimitError
 from headrace.model.instants import parse_instant
@@ -62,7 +62,7 @@ def test_linear_fill_interpolates_and_truncates_to_whole_numbers(rows: DataFrame
     [("2.9", 2), ("6917529027641081856", 3 * 2**61), ("9223372036854775808", 2**63), ("18446744073709549568", 2**64 - 2048)],
 )
 def test_interpolated_values_of_unsigned_integers_keep_all_digits(small: SparkSession, value: str, expected: int) -> None:
-    number = double_to_number(raw(f"CAST('{value}' AS DOUBLE)"), UBIGINT)
+    number = double_to_number(string(str(value)).cast("double"), UBIGINT)
     assert small.sql(f"SELECT {number}").collect()[0][0] == expected
 
 

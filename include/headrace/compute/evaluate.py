@@ -25,7 +25,7 @@ from headrace.compute.evaluation.ordering import (
 from headrace.compute.evaluation.series_arrow import add_series_arrow_calls
 from headrace.compute.evaluation.series_rows import add_empty_windows, regrouped_rows, series_rows
 from headrace.compute.evaluation.surrogate_keys import NAME, build_surrogate_keys, decode_subtables, encode_subtables
-from headrace.compute.nodes import Column, Node, call, raw, substitute
+from headrace.compute.nodes import Column, Node, call, spark_sql, substitute
 from headrace.compute.plan import (
     KEYS,
     SERIES_KEY,
@@ -319,12 +319,12 @@ def aggregate_windows(plan: Plan, prepared: DataFrame) -> DataFrame:
 def aggregate_panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> DataFrame:
     """Aggregate sliding windows in two steps: rows to panes of one slide, then panes to windows."""
     keys, precision = base_key_columns(plan), plan.precision
-    assigned = prepared.withColumn("_pane", F.expr(intervals.start(window, TS, precision)))
+    assigned = prepared.withColumn("_pane", F.expr(str(intervals.start(window, Column(TS), precision))))
     by_pane = assigned.groupBy(*keys, "_pane").agg(*update_columns(plan))
-    starts = f"explode({intervals.consecutive_starts(window, '_pane', precision)}) AS {WSTART}"
+    starts = f"explode({intervals.consecutive_starts(window, Column('_pane'), precision)}) AS {WSTART}"
     by_window = by_pane.selectExpr(*keys, *(partial.column for partial in plan.partials), starts)
     merged = by_window.groupBy(*keys, WSTART).agg(*merge_columns(plan))
-    return add_derived_keys(plan, merged.withColumn(WEND, F.expr(intervals.end(window, WSTART, precision))))
+    return add_derived_keys(plan, merged.withColumn(WEND, F.expr(str(intervals.end(window, Column(WSTART), precision)))))
 
 
 def project_limited(plan: Plan, rows: DataFrame) -> DataFrame:
@@ -366,7 +366,7 @@ def add_series_calls(plan: Plan, rows: DataFrame, columns: dict[str, Node]) -> t
     order = [renamed[name] for name in (TS, SERIES_KEY) if name in renamed] + (
         [str(plan.identity.key)] if plan.identity.key else []
     )
-    names: dict[str, Node] = {KEYS.name: raw(keys), TIES.name: raw(", ".join(order))}
+    names = {KEYS.name: spark_sql("{}", keys), TIES.name: spark_sql("{}", ", ".join(order))}
 
     def add(frame: DataFrame, nodes: Mapping[str, Node | None]) -> DataFrame:
         return frame.selectExpr("*", *named_sql(plan, {name: substitute(node, names) for name, node in nodes.items() if node}))

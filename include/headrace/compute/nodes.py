@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 from string import Formatter
 from typing import TYPE_CHECKING, Final
 
@@ -88,7 +89,7 @@ class Column(Node):
 class Value(Node):
     """A constant of a Spark type; type `void` is NULL."""
 
-    value: int | float | str | bytes | bool | None
+    value: int | float | str | bytes | bool | date | None
     type: str
 
     def __str__(self) -> str:
@@ -98,7 +99,15 @@ class Value(Node):
             case bool():
                 return "true" if self.value else "false"
             case int():
-                return str(self.value) if self.type == "int" else bigint_sql(self.value)
+                return (
+                    str(self.value)
+                    if self.type == "int"
+                    else bigint_sql(self.value)
+                    if self.type == "bigint"
+                    else f"{self.value}BD"
+                )
+            case date():
+                return f"DATE'{self.value}'"
             case float():
                 return double_sql(self.value) if self.type == "double" else f"CAST({double_sql(self.value)} AS {self.type.upper()})"
             case bytes():
@@ -119,7 +128,7 @@ class Operation(Node):
         if self.type:
             return f"{self.name.upper() if self.name == 'cast' else self.name}({operands[0]} AS {self.type.upper()})"
         if self.name in INFIX:
-            return f"({f' {self.name.upper()} '.join(operands)})"
+            return f"({f' {INFIX[self.name]} '.join(operands)})"
         if self.name == "in":
             return f"({operands[0]} IN ({', '.join(operands[1:])}))"
         if self.name == "case":
@@ -131,7 +140,7 @@ class Operation(Node):
 
 @dataclass(frozen=True, slots=True)
 class SparkSql(Node):
-    """An expression that only Spark evaluates: its text with other expressions in it."""
+    """An expression that has no meaning but its text, such as functions of elements: with other expressions in it."""
 
     parts: tuple[str | Node, ...]
 
@@ -180,7 +189,13 @@ class Neighbor(Node):
         return f"{self.function}({self.value}) IGNORE NULLS OVER (PARTITION BY {keys} ORDER BY {self.order})"
 
 
-INFIX: Final = frozenset(("and", "or", "+", "-", "*", "/", "%", "div", "&", "|", "^", "=", "<>", "<", "<=", ">", ">="))
+INFIX: Final = {sign: sign for sign in ("+", "-", "*", "/", "%", "div", "&", "|", "^", "=", "<>", "<", "<=", ">", ">=")} | {
+    "and": "AND",
+    "or": "OR",
+    "like": "LIKE",
+    "ilike": "ILIKE",
+    "matches": "RLIKE",
+}
 MERGED_MOMENTS: Final = (
     "aggregate(collect_list(named_struct('n', {0}, 'm', {1}, 'q', {2})), "
     "named_struct('n', 0L, 'm', 0D, 'q', 0D), "
@@ -206,10 +221,38 @@ TEMPLATES: Final = {
     "squares": "coalesce(var_pop({0}) * count({0}), 0D)",
     "merged_mean": MERGED_MOMENTS + ".m",
     "merged_squares": MERGED_MOMENTS + ".q",
+    "between": "({} BETWEEN {} AND {})",
+    "over": "PARTITION BY {} ORDER BY {}",
+    "instant_of": "{}.t",
+    "present_list": "filter(array({}), e -> e IS NOT NULL)",
+    "count_between": "size(filter({}, e -> e > {} AND e <= {}))",
+    "count_parts": "array_max(transform({}, (part, i) -> if(part <> '', i + 1, 0)))",
+    "trim_both": "trim(BOTH {} FROM {})",
+    "trim_leading": "trim(LEADING {} FROM {})",
+    "trim_trailing": "trim(TRAILING {} FROM {})",
+    "surround": "concat({1}, array_join(transform(filter(split({0}, ''), c -> c <> ''), c -> concat(c, {1})), ''))",
+    "strcmp": (
+        "if(least(char_length({0}), char_length({1})) = 0, char_length({0}) - char_length({1}), coalesce(transform(array("
+        "try_element_at(filter(sequence(1, least(char_length({0}), char_length({1}))), "
+        "i -> substr({0}, i, 1) <> substr({1}, i, 1)), 1)), i -> ascii(substr({0}, i, 1)) - ascii(substr({1}, i, 1)))[0], "
+        "char_length({0}) - char_length({1})))"
+    ),
+    "first_byte": "if({0} = '', 0L, CAST(conv(hex(substring(CAST({0} AS BINARY), 1, 1)), 16, 10) AS BIGINT))",
+    "parse_boolean": "CASE lower({}) WHEN 'true' THEN true WHEN 'false' THEN false END",
+    "thousandths": "floor({} / 1000)",
+    "parse_instant": (
+        "if({0} RLIKE '(Z|z|[+-][0-9]{{2}}:?[0-9]{{2}})$', unix_micros(try_cast({0} AS TIMESTAMP)), unix_micros(to_utc_timestamp("
+        "timestamp_micros(timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01', try_cast({0} AS TIMESTAMP_NTZ))), {1})))"
+    ),
+    "format_wall": "date_format(to_utc_timestamp({}, current_timezone()), {})",
+    "parse_wall": "unix_micros(from_utc_timestamp(try_to_timestamp({}, {}), current_timezone()))",
 }
 """Operations that are no functions of Spark. `join_halves` adds the sums of the upper and lower halves of BIGINT, NULL if out of
 range; `left_bytes` keeps the complete characters in the first bytes of a text; `squares` sums squared deviations from the mean;
-`assigned` takes a value converted for a column, NULL if it does not fit, the value itself, and what the error says after it."""
+`assigned` takes a value converted for a column, NULL if it does not fit, the value itself, and what the error says after it;
+`count_parts` counts parts up to the last that is not empty; `surround` puts a text around each character;
+`parse_instant` reads the microseconds of a text that is in
+a zone unless it names one; `format_wall` and `parse_wall` write and read a wall clock by a pattern of Java."""
 NULL: Final = Value(None, "void")
 TRUE: Final = Value(True, "boolean")
 FALSE: Final = Value(False, "boolean")
@@ -236,11 +279,6 @@ def spark_sql(template: str, *operands: object, **named: object) -> Node:
             operand = named[name] if name else next(rest)
             parts.append(operand if isinstance(operand, Node) else str(operand))
     return SparkSql(tuple(part for part in parts if part != ""))
-
-
-def raw(sql: str) -> Node:
-    """Return Spark SQL over columns that only Spark knows."""
-    return SparkSql((sql,))
 
 
 def if_(condition: Node, yes: Node, no: Node) -> Node:

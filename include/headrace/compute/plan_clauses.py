@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute import calendar
-from headrace.compute.nodes import Node, bigint, call
+from headrace.compute.nodes import Node, bigint, call, integer
 from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import Bound, WindowPlan
 from headrace.model.queries import FillMode
@@ -116,7 +116,7 @@ class MaxAge:
         if not self.months:
             return instant + bigint(self.ticks)
         local = calendar.to_local(instant, self.timezone, self.precision)
-        moved = calendar.to_utc(calendar.add_months(local, self.months, self.precision), self.timezone, self.precision)
+        moved = calendar.to_utc(calendar.add_months(local, integer(self.months), self.precision), self.timezone, self.precision)
         return moved + bigint(self.ticks)
 
 

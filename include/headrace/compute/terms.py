@@ -7,7 +7,7 @@ from decimal import Decimal
 from enum import Enum
 
 from headrace.compute import calendar
-from headrace.compute.nodes import FALSE, NOW, NULL, TRUE, Node, Present, Value, bigint, double, string
+from headrace.compute.nodes import FALSE, NOW, NULL, TRUE, Node, Present, Value, bigint, double, integer, string
 from headrace.compute.types import is_text, spark_type
 from headrace.errors import DataError
 from headrace.model.expressions import Scalar
@@ -114,7 +114,7 @@ def present_node(present: PresentInstant) -> Node:
     node: Node = NOW
     for ticks, months in present.steps:
         local = calendar.to_local(node + bigint(ticks) if ticks else node, zone, precision)
-        moved = calendar.day_start(local, precision) if months is None else calendar.add_months(local, months, precision)
+        moved = calendar.day_start(local, precision) if months is None else calendar.add_months(local, integer(months), precision)
         node = calendar.to_utc(moved, zone, precision)
     return Present(present, node) if present.steps else NOW
 
@@ -131,7 +131,7 @@ def shift_months(base: Term, months: int, zone: str, precision: Precision) -> Te
     constant = base.constant
     if constant is None or not isinstance(constant.value, int):
         local = calendar.to_local(base.node, zone, precision)
-        return Term(calendar.to_utc(calendar.add_months(local, months, precision), zone, precision), TIMESTAMP)
+        return Term(calendar.to_utc(calendar.add_months(local, integer(months), precision), zone, precision), TIMESTAMP)
     if constant.present is None:
         return instant_literal(add_months(constant.value, months, zone, precision))
     return instant_literal(0, replace(constant.present, steps=(*constant.present.steps, (constant.value, months))))

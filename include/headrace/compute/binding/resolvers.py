@@ -166,7 +166,7 @@ class SeriesResolver(RowResolver):
             "t": Column(f"__{TS}"),
             "keys": KEYS,
             "ties": TIES,
-            "over": spark_sql("PARTITION BY {} ORDER BY {}", KEYS, TIES),
+            "over": call_node("over", KEYS, TIES),
         }
         first, before, keep, order = (
             spark_sql(template, **nodes) if template else None for template in (rule.first, rule.before, rule.keep, rule.order)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.compute.language import Language
-from headrace.compute.nodes import FALSE, Node, call, spark_sql, string
+from headrace.compute.nodes import FALSE, Node, call, string
 from headrace.errors import NotSupportedError
 from headrace.model.tables import ColumnReference, Database, Name, Table
 
@@ -32,7 +32,7 @@ class SeriesPattern:
 
     def condition(self, column: Node) -> Node:
         """Return the condition on a series key."""
-        return spark_sql("({} RLIKE {})", column, string(f"^(?:{self.pattern})$"))
+        return call("matches", column, string(f"^(?:{self.pattern})$"))
 
 
 SeriesPredicate = SeriesNames | SeriesPattern

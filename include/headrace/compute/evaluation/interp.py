@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute.evaluation.ordering import order_sql
-from headrace.compute.nodes import Node, bigint_sql, raw
+from headrace.compute.nodes import Column, Node, bigint_sql, spark_sql
 from headrace.compute.plan import TS, Plan
 from headrace.compute.plan_clauses import GapFill, InterpPlan, Output
 from headrace.compute.sql_text import named_sql, raise_error
 from headrace.compute.types import double_to_number, spark_type
 from headrace.compute.window_plans import Argument, Bound
+from headrace.compute.windows.fill import value_on_line
 from headrace.compute.windows.numbering import over
 from headrace.errors import LimitError
 from headrace.model.queries import FillMode
@@ -85,8 +86,8 @@ def point_value(interp: InterpPlan, argument: Argument, number: int) -> str:
             nearer = f"{NEXT_INSTANT} - {POINT} < {POINT} - {TS}"
             return f"if({NEXT_INSTANT} IS NOT NULL AND {POINT} > {TS} AND {nearer}, {next_value}, {own})"
         case FillMode.LINEAR if argument.type.is_number:
-            line = f"({own} + (CAST({next_value} AS DOUBLE) - {own}) * ({POINT} - {TS}) / nullif({NEXT_INSTANT} - {TS}, 0L))"
-            return f"if({POINT} = {TS}, {own}, {double_to_number(raw(line), argument.type)})"
+            line = value_on_line(POINT, (TS, Column(own)), (NEXT_INSTANT, Column(next_value)))
+            return f"if({POINT} = {TS}, {own}, {double_to_number(line, argument.type)})"
         case FillMode.VALUE | FillMode.VALUE_F:
             return f"if({POINT} = {TS}, {own}, {interp.values[number]})"
         case FillMode.PREV | FillMode.NONE:
@@ -144,7 +145,7 @@ def previous_sql(fill: GapFill, order: str, column: str) -> str:
     if fill.max_age is None:
         return f"({point}).v"
     # In descending order, the row before is later.
-    latest = fill.max_age.after(raw(f"least({fill.time}, ({point}).t)"))
+    latest = fill.max_age.after(spark_sql("least({}, ({}).t)", fill.time, point))
     return f"if(greatest({fill.time}, ({point}).t) <= {latest}, ({point}).v, NULL)"
 
 

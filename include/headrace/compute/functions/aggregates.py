@@ -18,7 +18,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
-from headrace.compute.nodes import NULL, Column, Node, call, if_, spark_sql
+from headrace.compute.nodes import NULL, Column, Node, call, if_
 from headrace.errors import TypeMismatchError
 from headrace.model.expressions import Scalar
 from headrace.model.time import Duration, Precision
@@ -185,5 +185,5 @@ def selected_row_partials(function: str, order: Node, value: Node) -> tuple[Part
 
 def list_partial(element: Node, present: Node) -> PartialRule:
     value = if_(present, element, NULL)
-    row = spark_sql("filter(array({}), e -> e IS NOT NULL)", value)
+    row = call("present_list", value)
     return PartialRule("l", call("collect_list", value), call("flatten", call("collect_list", Column("l"))), row)

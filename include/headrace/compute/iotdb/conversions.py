@@ -6,7 +6,7 @@ from typing import Final
 
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.iotdb.types import BLOB, BOOLEAN, DATE, FLOATING, INT32, INT64, TEXT, TEXTUAL
-from headrace.compute.nodes import NULL, Node, call, double, if_, integer, spark_sql, string, string_sql
+from headrace.compute.nodes import NULL, Node, call, double, if_, integer, string
 from headrace.compute.terms import Term, cast, to_string
 from headrace.compute.types import spark_type
 from headrace.model.types import DataType, TypeKind
@@ -38,21 +38,25 @@ def convert_to(term: Term, type_: DataType, _: ExpressionContext) -> Term:
 
 def raise_if_null(sql: Node, source: Node, type_: DataType, message: Node) -> Node:
     """Wrap a conversion so that it raises `message` if a value cannot be converted."""
-    problem = spark_sql("CAST(raise_error({}) AS {})", message, spark_type(type_))
-    return call("coalesce", sql, if_(source.is_null(), NULL, problem))
+    return call("coalesce", sql, if_(source.is_null(), NULL, raise_error(message, type_)))
+
+
+def raise_error(message: Node, type_: DataType) -> Node:
+    """Return a value of a type that fails the query when it is evaluated."""
+    return call("raise_error", message).cast(spark_type(type_))
 
 
 def quoted_input(sql: Node) -> Node:
-    return spark_sql("concat('301: For input string: \"', {}, '\"')", sql)
+    return call("concat", string('301: For input string: "'), sql, string('"'))
 
 
 def as_text(term: Term) -> Node:
     """Convert to TEXT; a date becomes its digits, such as 20240131, and bytes that are no text their hexadecimal digits."""
     if term.type is not None and term.type.kind is TypeKind.DATE:
-        return spark_sql("date_format({}, 'yyyyMMdd')", term.node)
+        return call("date_format", term.node, string("yyyyMMdd"))
     if term.type is not None and term.type.kind is TypeKind.VARBINARY:
         text = term.node.cast("string")
-        return spark_sql("if(is_valid_utf8({text}), {text}, concat('0x', lower(hex({bytes}))))", text=text, bytes=term.node)
+        return if_(call("is_valid_utf8", text), text, call("concat", string("0x"), call("lower", call("hex", term.node))))
     return to_string(term)
 
 
@@ -61,10 +65,8 @@ def as_boolean(term: Term) -> Node:
     assert term.type is not None
     if term.type.kind not in TEXTUAL:
         return call("<>", as_number(term), integer(0))
-    value = spark_sql("CASE lower({}) WHEN 'true' THEN true WHEN 'false' THEN false END", term.node)
-    return raise_if_null(
-        value, term.node, BOOLEAN, spark_sql("concat('301: Invalid text input for boolean type: ', {})", term.node)
-    )
+    message = call("concat", string("301: Invalid text input for boolean type: "), term.node)
+    return raise_if_null(call("parse_boolean", term.node), term.node, BOOLEAN, message)
 
 
 def as_integer(term: Term, type_: DataType) -> Node:
@@ -77,7 +79,7 @@ def as_integer(term: Term, type_: DataType) -> Node:
     if kind in (TypeKind.INT, TypeKind.DATE) or (kind in (TypeKind.BIGINT, TypeKind.TIMESTAMP) and target is INT64):
         return as_number(term).cast(name)
     if kind in TEXTUAL:
-        number = spark_sql("if({} RLIKE '^[+-]?[0-9]+$', try_cast({} AS {}), NULL)", term.node, term.node, name)
+        number = if_(call("matches", term.node, string("^[+-]?[0-9]+$")), term.node.try_cast(name), NULL)
         return raise_if_null(number, term.node, target, quoted_input(term.node))
     source = {TypeKind.BIGINT: "long", TypeKind.TIMESTAMP: "long"}.get(kind, kind.value.lower())
     value = (
@@ -85,10 +87,12 @@ def as_integer(term: Term, type_: DataType) -> Node:
         if kind not in FLOATING
         else if_(call("isnan", term.node), double(0), call("floor", within_bigint(term) + double(0.5)))
     )
-    message = spark_sql(
-        "concat('301: {} value ', {}, ' is out of range of {} value.')", source, term.node, "integer" if target is INT32 else "long"
-    )
+    message = out_of_range(source, term.node, "integer" if target is INT32 else "long")
     return raise_if_null(value.try_cast(name), term.node, target, message)
+
+
+def out_of_range(kind: str, source: Node, target: str) -> Node:
+    return call("concat", string(f"301: {kind} value "), source, string(f" is out of range of {target} value."))
 
 
 def within_bigint(term: Term) -> Node:
@@ -115,15 +119,12 @@ def as_floating(term: Term, type_: DataType) -> Node:
 
 def raise_if_infinite(number: Node, source: Node, type_: DataType, kind: str) -> Node:
     """Wrap a conversion so that it raises an error if the value is out of the range of FLOAT or DOUBLE."""
-    message = spark_sql("concat('301: {} value ', {}, ' is out of range of {} value.')", kind, source, type_.kind.value.lower())
-    infinite = spark_sql("abs({}) = CAST('Infinity' AS {})", number, spark_type(type_))
-    return spark_sql("if({}, CAST(raise_error({}) AS {}), {})", infinite, message, spark_type(type_), number)
+    infinite = call("abs", number).equals(string("Infinity").cast(spark_type(type_)))
+    return if_(infinite, raise_error(out_of_range(kind, source, type_.kind.value.lower()), type_), number)
 
 
 def as_date(term: Term) -> Node:
     text = term.node if term.type is not None and term.type.kind in TEXTUAL else cast(Term(term.node, term.type), INT64)
-    digits = spark_sql("regexp_replace(CAST({} AS STRING), '[-/.]', '')", text)
-    value = spark_sql("CAST(try_to_timestamp({}, 'yyyyMMdd') AS DATE)", digits)
-    return raise_if_null(
-        value, term.node, DATE, spark_sql("concat({}, CAST({} AS STRING))", string_sql("301: Invalid date format: "), term.node)
-    )
+    digits = call("regexp_replace", text.cast("string"), string("[-/.]"), string(""))
+    value = call("try_to_timestamp", digits, string("yyyyMMdd")).cast("date")
+    return raise_if_null(value, term.node, DATE, call("concat", string("301: Invalid date format: "), term.node.cast("string")))

@@ -13,9 +13,10 @@ from enum import Enum
 from typing import Final
 
 from headrace.compute.functions.scalars import ScalarArguments
+from headrace.compute.iotdb.conversions import raise_error
 from headrace.compute.iotdb.scalars import RowFunction
-from headrace.compute.iotdb.types import BOOLEAN, FLOATING, NUMERIC, TEXT, Attributes, type_error
-from headrace.compute.nodes import FALSE, NULL, TRUE, Node, Value, bigint, both, double, spark_sql, string
+from headrace.compute.iotdb.types import BOOLEAN, FLOATING, INT64, NUMERIC, TEXT, Attributes, type_error
+from headrace.compute.nodes import FALSE, NULL, TRUE, Node, Value, bigint, both, call, double, either, if_, integer, negated, string
 from headrace.compute.terms import Term
 from headrace.errors import TypeMismatchError
 from headrace.model.types import DOUBLE, TypeKind
@@ -48,26 +49,26 @@ class Part:
 
     @property
     def real(self) -> Node:
-        return self.number if self.kind is ValueKind.REAL else spark_sql("CAST({} AS DOUBLE)", self.number)
+        return self.number if self.kind is ValueKind.REAL else self.number.cast("double")
 
     @property
     def number(self) -> Node:
         """The part as a number: truth is 1 or 0."""
         if self.kind is ValueKind.TEXT:
             raise unsupported_error("arithmetic of text", "text can only be joined with + and compared")
-        return spark_sql("CAST({} AS BIGINT)", self.node) if self.kind is ValueKind.BOOLEAN_VALUE else self.node
+        return self.node.cast("bigint") if self.kind is ValueKind.BOOLEAN_VALUE else self.node
 
     @property
     def text(self) -> Node:
         """The part as a STRING."""
-        return self.node if self.kind is ValueKind.TEXT else spark_sql("CAST({} AS STRING)", self.node)
+        return self.node if self.kind is ValueKind.TEXT else self.node.cast("string")
 
     @property
     def truth(self) -> Node:
         """The part as a condition: numbers are true unless they are 0."""
         if self.kind is ValueKind.TEXT:
             raise unsupported_error("text as a condition", "compare it")
-        return self.node if self.kind is ValueKind.BOOLEAN_VALUE else spark_sql("({} <> 0)", self.node)
+        return self.node if self.kind is ValueKind.BOOLEAN_VALUE else call("<>", self.node, integer(0))
 
 
 def boolean_part(condition: Node) -> Part:
@@ -93,18 +94,18 @@ def jexl(arguments: ScalarArguments) -> Term:
     result = replace(parser, names=inputs).parse_body()
     present = both(*(term.node.is_not_null() for term in arguments.terms))
     type_ = {ValueKind.TEXT: TEXT, ValueKind.BOOLEAN_VALUE: BOOLEAN}.get(result.kind, DOUBLE)
-    return Term(spark_sql("if({}, {}, NULL)", present, result.real if type_ == DOUBLE else result.node, NULL), type_)
+    return Term(if_(present, result.real if type_ == DOUBLE else result.node, NULL), type_)
 
 
 def input_part(term: Term) -> Part:
     """Convert an input to a part. FLOAT is read through its decimal text: 1.1, not 1.10000002."""
     kind = term.type.kind if term.type is not None else TypeKind.DOUBLE
     if kind is TypeKind.FLOAT:
-        return Part(spark_sql("CAST(CAST({} AS STRING) AS DOUBLE)", term.node), ValueKind.REAL)
+        return Part(term.node.cast("string").cast("double"), ValueKind.REAL)
     if kind in FLOATING:
         return Part(term.node, ValueKind.REAL)
     if kind in NUMERIC:
-        return Part(spark_sql("CAST({} AS BIGINT)", term.node), ValueKind.INTEGER)
+        return Part(term.node.cast("bigint"), ValueKind.INTEGER)
     return Part(term.node, ValueKind.TEXT if kind is TypeKind.VARCHAR else ValueKind.BOOLEAN_VALUE)
 
 
@@ -240,12 +241,10 @@ class Parser:
 
     def parse_unary(self) -> Part:
         if self.accept("!"):
-            return boolean_part(spark_sql("(NOT {})", self.parse_unary().truth))
+            return boolean_part(negated(self.parse_unary().truth))
         if self.accept("-"):
             operand = self.parse_unary()
-            return Part(
-                spark_sql("(- {})", operand.number), ValueKind.REAL if operand.kind is ValueKind.REAL else ValueKind.INTEGER
-            )
+            return Part(-operand.number, ValueKind.REAL if operand.kind is ValueKind.REAL else ValueKind.INTEGER)
         return self.parse_unary() if self.accept("+") else self.parse_primary()
 
     def parse_primary(self) -> Part:
@@ -285,21 +284,21 @@ def choose(condition: Node, then: Part, other: Part) -> Part:
         kind, parts = ValueKind.REAL, (then.real, other.real)
     else:
         raise unsupported_error("a choice between values of different types", "make both numbers or both text")
-    return Part(spark_sql("if({}, {}, {})", condition, parts[0], parts[1]), kind)
+    return Part(if_(condition, *parts), kind)
 
 
 def add(left: Part, right: Part) -> Part:
     """Add numbers, or concatenate if a side is text."""
     if ValueKind.TEXT in (left.kind, right.kind):
-        return Part(spark_sql("concat({}, {})", left.text, right.text), ValueKind.TEXT)
+        return Part(call("concat", left.text, right.text), ValueKind.TEXT)
     return calculate("+", "try_add", left, right)
 
 
 def calculate(sign: str, checked: str, left: Part, right: Part) -> Part:
     """Calculate a number: an integer if both sides are, NULL out of the range of INT64."""
     if ValueKind.REAL in (left.kind, right.kind):
-        return Part(spark_sql("({} {} {})", left.real, sign, right.real), ValueKind.REAL)
-    return Part(spark_sql("{}({}, {})", checked, left.number, right.number), ValueKind.INTEGER)
+        return Part(call(sign, left.real, right.real), ValueKind.REAL)
+    return Part(call(checked, left.number, right.number), ValueKind.INTEGER)
 
 
 def division(sign: str, whole_sign: str) -> Callable[[Part, Part], Part]:
@@ -311,10 +310,10 @@ def division(sign: str, whole_sign: str) -> Callable[[Part, Part], Part]:
         is_constant = isinstance(right.node, Value) and right.kind in (ValueKind.INTEGER, ValueKind.REAL)
         if is_constant and right.node in (bigint(0), double(0)):
             raise type_error(f"JEXL error : {sign} error", hint="divide by something other than 0")
-        used = spark_sql("{} {} {}", left.real if is_real else left.number, sign if is_real else whole_sign, divisor)
-        problem = spark_sql("raise_error('301: {} by zero in JEXL')", sign)
-        guarded = spark_sql("if({} = 0, CAST({} AS {}), {})", divisor, problem, "DOUBLE" if is_real else "BIGINT", used)
-        return Part(spark_sql("({})", used) if is_constant else guarded, ValueKind.REAL if is_real else ValueKind.INTEGER)
+        used = call(sign if is_real else whole_sign, left.real if is_real else left.number, divisor)
+        problem = raise_error(string(f"301: {sign} by zero in JEXL"), DOUBLE if is_real else INT64)
+        guarded = used if is_constant else if_(divisor.equals(integer(0)), problem, used)
+        return Part(guarded, ValueKind.REAL if is_real else ValueKind.INTEGER)
 
     return operator
 
@@ -324,18 +323,15 @@ def comparison(sign: str, spark_sign: str) -> Callable[[Part, Part], Part]:
 
     def operator(left: Part, right: Part) -> Part:
         if left.kind is right.kind and left.kind is not ValueKind.REAL:
-            return boolean_part(spark_sql("({} {} {})", left.node, spark_sign, right.node))
+            return boolean_part(call(spark_sign, left.node, right.node))
         if ValueKind.TEXT in (left.kind, right.kind):
-            sides = [
-                spark_sql("try_cast({} AS DOUBLE)", part.node) if part.kind is ValueKind.TEXT else part.real
-                for part in (left, right)
-            ]
-            unknown = "true" if sign == "!=" else "false"
-            return boolean_part(spark_sql("coalesce({} {} {}, {})", sides[0], spark_sign, sides[1], unknown))
-        comparable = spark_sql("NOT isnan({}) AND NOT isnan({})", left.real, right.real)
+            sides = [part.node.try_cast("double") if part.kind is ValueKind.TEXT else part.real for part in (left, right)]
+            return boolean_part(call("coalesce", call(spark_sign, *sides), TRUE if sign == "!=" else FALSE))
+        compared = call(spark_sign, left.real, right.real)
+        comparable = [negated(call("isnan", part.real)) for part in (left, right)]
         if sign == "!=":
-            return boolean_part(spark_sql("({} <> {} OR NOT ({}))", left.real, right.real, comparable))
-        return boolean_part(spark_sql("({} {} {} AND {})", left.real, spark_sign, right.real, comparable))
+            return boolean_part(either(compared, negated(both(*comparable))))
+        return boolean_part(both(compared, *comparable))
 
     return operator
 
@@ -344,16 +340,16 @@ def match_regexp(left: Part, right: Part) -> Part:
     """Return whether a whole text matches a regular expression."""
     if left.kind is not ValueKind.TEXT or right.kind is not ValueKind.TEXT:
         raise unsupported_error("=~ of anything but text")
-    return boolean_part(spark_sql("({} RLIKE concat('^(?:', {}, ')$'))", left.node, right.node))
+    return boolean_part(call("matches", left.node, call("concat", string("^(?:"), right.node, string(")$"))))
 
 
 def logical(word: str) -> Callable[[Part, Part], Part]:
-    return lambda left, right: boolean_part(spark_sql("({} {} {})", left.truth, word, right.truth))
+    return lambda left, right: boolean_part(call(word, left.truth, right.truth))
 
 
 OPERATORS: Final[dict[str, Callable[[Part, Part], Part]]] = {
-    "||": logical("OR"),
-    "&&": logical("AND"),
+    "||": logical("or"),
+    "&&": logical("and"),
     "=~": match_regexp,
     "+": add,
     "-": lambda left, right: calculate("-", "try_subtract", left, right),

@@ -9,7 +9,7 @@ from headrace.compute.functions.scalars import ScalarArguments
 from headrace.compute.iotdb.operators import check_regexp
 from headrace.compute.iotdb.scalars import TEXT_ONLY, text_row_function
 from headrace.compute.iotdb.types import INT32, TEXT, Attributes, type_error
-from headrace.compute.nodes import Node, spark_sql, string_sql
+from headrace.compute.nodes import NULL, Node, call, if_, integer, spark_sql, string
 from headrace.compute.terms import Term, to_string
 
 CAPTURING_GROUP: Final = re.compile(r"\((?!\?)|\(\?<(?![=!])")
@@ -40,58 +40,51 @@ def match_regex(arguments: ScalarArguments) -> Term:
     pattern = regex_attribute(attributes)
     group = at_least(attributes, "group", 0, 0, "group index has to be a non-negative integer.")
     if group > len(CAPTURING_GROUP.findall(UNGROUPED.sub("", pattern))):
-        return Term(spark_sql("CAST(NULL AS STRING)"), TEXT)
-    regex = string_sql(pattern)
-    return Term(spark_sql("if({} RLIKE {}, regexp_extract({}, {}, {}), NULL)", x, regex, x, regex, group), TEXT)
+        return Term(NULL.cast("string"), TEXT)
+    regex = string(pattern)
+    return Term(if_(call("matches", x, regex), call("regexp_extract", x, regex, integer(group)), NULL), TEXT)
 
 
 def split_by_regex(arguments: ScalarArguments) -> Term:
     """Return `REGEXSPLIT`: the number of parts, without empty ones at the end, or one of them, counted from 0."""
     attributes, x = Attributes(arguments.attributes), to_string(arguments.terms[0])
-    parts = spark_sql("split({}, {})", x, string_sql(regex_attribute(attributes)))
+    parts = call("split", x, string(regex_attribute(attributes)))
     message = "index must a non-negative integer to fetch split results or -1 to get length."
     index = at_least(attributes, "index", -1, -1, message)
-    last = spark_sql("array_max(transform({}, (part, i) -> if(part <> '', i + 1, 0)))", parts)
-    count = spark_sql("if({} = '', 1, {})", x, last)
+    count = if_(x.equals(string("")), integer(1), call("count_parts", parts))
     if index == -1:
         return Term(count, INT32)
-    return Term(spark_sql("if({} < {}, get({}, {}), NULL)", index, count, parts, index), TEXT)
+    return Term(if_(integer(index) < count, call("get", parts, integer(index)), NULL), TEXT)
 
 
 def replace_part(arguments: ScalarArguments) -> Term:
     """Return `STRREPLACE`: the text with some occurrences of `target` replaced."""
     attributes, x = Attributes(arguments.attributes), to_string(arguments.terms[0])
-    target, new = attributes.text("target"), string_sql(attributes.text("replace"))
+    target, new = attributes.text("target"), string(attributes.text("replace"))
     if not target:
         raise type_error("target should not be empty", hint="write what to replace, such as 'target'=','")
-    parts = spark_sql("split({}, {})", x, string_sql(re.escape(target)))
-    return Term(join_parts(parts, string_sql(target), new, attributes), TEXT)
+    return Term(join_parts(call("split", x, string(re.escape(target))), string(target), new, attributes), TEXT)
 
 
 def replace_by_regex(arguments: ScalarArguments) -> Term:
     """Return `REGEXREPLACE`: the text with some matches replaced; `$1` in the replacement is a group."""
     attributes, x = Attributes(arguments.attributes), to_string(arguments.terms[0])
-    regex, new = string_sql(regex_attribute(attributes)), string_sql(attributes.text("replace"))
+    regex, new = string(regex_attribute(attributes)), string(attributes.text("replace"))
     if not any(attributes.has(name) for name in ("limit", "offset", "reverse")):
-        return Term(spark_sql("regexp_replace({}, {}, {})", x, regex, new), TEXT)
+        return Term(call("regexp_replace", x, regex, new), TEXT)
     match = spark_sql("get(regexp_extract_all({}, {}, 0), i - 1)", x, regex)
-    return Term(
-        join_parts(
-            spark_sql("split({}, {})", x, regex), match, spark_sql("regexp_replace({}, {}, {})", match, regex, new), attributes
-        ),
-        TEXT,
-    )
+    return Term(join_parts(call("split", x, regex), match, call("regexp_replace", match, regex, new), attributes), TEXT)
 
 
-def join_parts(parts: Node, old: Node | str, new: Node | str, attributes: Attributes) -> Node:
+def join_parts(parts: Node, old: Node, new: Node, attributes: Attributes) -> Node:
     """Join the parts of a text by `old`, or by `new` for the occurrences that the attributes limit, offset and reverse choose."""
     message = "limit has to be -1 for replacing all matches or non-negative integers for limited times."
     limit = at_least(attributes, "limit", -1, -1, message)
     offset = at_least(attributes, "offset", 0, 0, "offset has to be non-negative to skip first several matches.")
-    number = spark_sql("(size({}) - i)" if attributes.flag("reverse", False) else "i", parts)
-    chosen = spark_sql("{} > {}" if limit == -1 else "{} > {} AND {} <= {}", number, offset, number, offset + limit)
-    pieces = spark_sql("transform({}, (part, i) -> if(i = 0, part, concat(if({}, {}, {}), part)))", parts, chosen, new, old)
-    return spark_sql("array_join({}, '')", pieces)
+    number = "(size({parts}) - i)" if attributes.flag("reverse", False) else "i"
+    chosen = f"{number} > {offset}" if limit == -1 else f"{number} > {offset} AND {number} <= {offset + limit}"
+    pieces = f"transform({{parts}}, (part, i) -> if(i = 0, part, concat(if({chosen}, {{new}}, {{old}}), part)))"
+    return spark_sql(f"array_join({pieces}, '')", parts=parts, new=new, old=old)
 
 
 TEXT_FUNCTIONS: Final = {

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from headrace.compute.iotdb.types import EXECUTION_ERROR, FLOATING, NUMERIC, TEXTUAL, operand_error, type_error, type_name
-from headrace.compute.nodes import NULL, Column, Node, bigint, both, call, double, either, if_, integer, spark_sql, string
+from headrace.compute.nodes import NULL, Column, Node, bigint, both, call, double, either, if_, integer, string
 from headrace.compute.nodes import negated as inverted
 from headrace.compute.tdengine.comparisons import to_float32
 from headrace.compute.tdengine.decimals import constant_number
@@ -224,8 +224,8 @@ def text(term: Term) -> Node:
 def like(subject: Term, pattern: Term, *, negated: bool) -> Term:
     """Return `LIKE`, in which a backslash escapes `%`, `_` and itself; before other characters it means what it does in REGEXP."""
     value = unescape_like(str(pattern.constant.value)) if pattern.constant else ""
-    operator, sql = ("RLIKE", like_regex(value)) if REGEX_ESCAPE.search(value) else ("LIKE", value)
-    condition = spark_sql("({} {} {})", text(subject), operator, string(sql))
+    operator, sql = ("matches", like_regex(value)) if REGEX_ESCAPE.search(value) else ("like", value)
+    condition = call(operator, text(subject), string(sql))
     return Term(inverted(condition) if negated else condition, BOOL)
 
 
@@ -234,7 +234,7 @@ def regexp(subject: Term, pattern: Term, *, negated: bool) -> Term:
     value = pattern.constant_value
     if isinstance(value, str):
         check_regexp(value)
-    condition = spark_sql("({} RLIKE {})", text(subject), pattern.node)
+    condition = call("matches", text(subject), pattern.node)
     return Term(inverted(condition) if negated else condition, BOOL)
 
 

@@ -31,6 +31,7 @@ from headrace.compute.nodes import (
     NULL,
     TRUE,
     Node,
+    Value,
     bigint,
     both,
     call,
@@ -41,9 +42,7 @@ from headrace.compute.nodes import (
     if_,
     integer,
     negated,
-    spark_sql,
     string,
-    string_sql,
 )
 from headrace.compute.terms import Term, literal, to_double, to_string
 from headrace.compute.types import spark_type
@@ -122,7 +121,7 @@ def constant_sql(attributes: Attributes, value: str, type_: DataType) -> Node:
     if type_.kind in TEXTUAL:
         return literal(value).node
     if type_.kind is TypeKind.DATE:
-        return spark_sql("DATE'{}'", read_date(value).isoformat())
+        return Value(read_date(value), "date")
     if type_ == BOOLEAN:
         return TRUE if value.lower() == "true" else FALSE
     if type_.kind in FLOATING:
@@ -215,21 +214,21 @@ MATH_TABLE: Final = (
 TEXT_ONLY: Final = (TypeKind.VARCHAR,)
 POINT_COLUMN: Final = re.compile(r"__[sw]\d+")
 """A column of the points that a time-series function returns."""
-JAVA_BLANKS: Final = r"^[\\x00-\\x20]+|[\\x00-\\x20]+$"
+JAVA_BLANKS: Final = string(r"^[\x00-\x20]+|[\x00-\x20]+$")
 
 
 def contains(arguments: ScalarArguments) -> Term:
     """Return `STRING_CONTAINS`: whether the text contains the attribute `s`."""
-    part = string_sql(Attributes(arguments.attributes).text("s"))
-    return Term(spark_sql("contains({}, {})", to_string(arguments.terms[0]), part), BOOLEAN)
+    part = string(Attributes(arguments.attributes).text("s"))
+    return Term(call("contains", to_string(arguments.terms[0]), part), BOOLEAN)
 
 
 def matches(arguments: ScalarArguments) -> Term:
     """Return whether the whole text matches a regular expression."""
     pattern = Attributes(arguments.attributes).text("regex")
     check_regexp(pattern)
-    anchored = string_sql(r"\A(?:" + pattern + r")\z")
-    return Term(spark_sql("({} RLIKE {})", to_string(arguments.terms[0]), anchored), BOOLEAN)
+    anchored = string(r"\A(?:" + pattern + r")\z")
+    return Term(call("matches", to_string(arguments.terms[0]), anchored), BOOLEAN)
 
 
 def locate(arguments: ScalarArguments) -> Term:
@@ -237,15 +236,16 @@ def locate(arguments: ScalarArguments) -> Term:
     attributes, x = Attributes(arguments.attributes), to_string(arguments.terms[0])
     target = attributes.text("target")
     if not attributes.flag("reverse", False):
-        return Term(spark_sql("(instr({}, {}) - 1)", x, string_sql(target)), INT32)
-    position = spark_sql("instr(reverse({}), {})", x, string_sql(target[::-1]))
-    return Term(spark_sql("if({} = 0, -1, char_length({}) - {} + 1 - {})", position, x, position, len(target)), INT32)
+        return Term(call("instr", x, string(target)) - integer(1), INT32)
+    position = call("instr", call("reverse", x), string(target[::-1]))
+    first = call("char_length", x) - position + integer(1) - integer(len(target))
+    return Term(if_(position.equals(integer(0)), integer(-1), first), INT32)
 
 
 def affix_function(function: str) -> Callable[[ScalarArguments], Term]:
     def build(arguments: ScalarArguments) -> Term:
-        target = string_sql(Attributes(arguments.attributes).text("target"))
-        return Term(spark_sql("{}({}, {})", function, to_string(arguments.terms[0]), target), BOOLEAN)
+        target = string(Attributes(arguments.attributes).text("target"))
+        return Term(call(function, to_string(arguments.terms[0]), target), BOOLEAN)
 
     return build
 
@@ -266,16 +266,11 @@ def concat(arguments: ScalarArguments) -> Term:
 
 def strcmp(arguments: ScalarArguments) -> Term:
     """Return the difference of the first pair of different characters, else of the lengths."""
-    a, b = (to_string(term) for term in arguments.terms)
-    shorter = spark_sql("least(char_length({}), char_length({}))", a, b)
-    difference = spark_sql("try_element_at(filter(sequence(1, {}), i -> substr({}, i, 1) <> substr({}, i, 1)), 1)", shorter, a, b)
-    lengths = spark_sql("char_length({}) - char_length({})", a, b)
-    letters = spark_sql("transform(array({}), i -> ascii(substr({}, i, 1)) - ascii(substr({}, i, 1)))[0]", difference, a, b)
-    return Term(spark_sql("if({} = 0, {}, coalesce({}, {}))", shorter, lengths, letters, lengths), INT32)
+    return Term(call("strcmp", *map(to_string, arguments.terms)), INT32)
 
 
-def text_function(template: str) -> Callable[[ScalarArguments], Term]:
-    return lambda arguments: Term(spark_sql(template, to_string(arguments.terms[0])), TEXT)
+def text_function(function: str, *constants: Node, type_: DataType = TEXT) -> Callable[[ScalarArguments], Term]:
+    return lambda arguments: Term(call(function, to_string(arguments.terms[0]), *constants), type_)
 
 
 def scalar_text(arguments: ScalarArguments) -> Node:
@@ -295,12 +290,7 @@ def replace_text(arguments: ScalarArguments) -> Term:
             "Function REPLACE must specify from and to component.", hint="write REPLACE(x, 'from', 'to')", status=EXECUTION_ERROR
         )
     old, new = arguments.string(1), arguments.string(2)
-    if old:
-        return Term(spark_sql("replace({}, {}, {})", x, string_sql(old), string_sql(new)), TEXT)
-    letters = spark_sql("filter(split({}, ''), c -> c <> '')", x)
-    return Term(
-        spark_sql("concat({}, array_join(transform({}, c -> concat(c, {})), ''))", string_sql(new), letters, string_sql(new)), TEXT
-    )
+    return Term(call("replace", x, string(old), string(new)) if old else call("surround", x, string(new)), TEXT)
 
 
 def substring(arguments: ScalarArguments) -> Term:
@@ -312,8 +302,8 @@ def substring(arguments: ScalarArguments) -> Term:
         raise type_error(message, hint="count positions from 1", status=EXECUTION_ERROR)
     first = min(max(begin, 1), MAX_CHARACTERS)
     if length is None:
-        return Term(spark_sql("substr({}, {})", x, first), TEXT)
-    return Term(spark_sql("substr({}, {}, {})", x, first, min(max(begin + length - first, 0), MAX_CHARACTERS)), TEXT)
+        return Term(call("substr", x, integer(first)), TEXT)
+    return Term(call("substr", x, integer(first), integer(min(max(begin + length - first, 0), MAX_CHARACTERS))), TEXT)
 
 
 def text_row_function(
@@ -325,7 +315,7 @@ def text_row_function(
 TEXT_TABLE: Final = (
     text_row_function("string_contains", contains, "whether the text contains the attribute `s`", TEXT_ONLY),
     text_row_function("string_matches", matches, "whether the whole text matches the regular expression `regex`", TEXT_ONLY),
-    text_row_function("length", lambda x: Term(spark_sql("char_length({})", to_string(x.terms[0])), INT32), "characters"),
+    text_row_function("length", text_function("char_length", type_=INT32), "characters"),
     text_row_function(
         "locate", locate, "where `target` begins, counted from 0, with `reverse=true` the last time; -1 if it does not occur"
     ),
@@ -339,9 +329,9 @@ TEXT_TABLE: Final = (
         "inputs, NULL as empty text, then the attributes `target1`, …; with `series_behind=true` these come first",
         accepts=TEXTUAL,
     ),
-    text_row_function("upper", text_function("upper({})"), "text in capitals"),
-    text_row_function("lower", text_function("lower({})"), "text in small letters"),
-    text_row_function("trim", text_function(f"regexp_replace({{}}, '{JAVA_BLANKS}', '')"), "text without blanks around it"),
+    text_row_function("upper", text_function("upper"), "text in capitals"),
+    text_row_function("lower", text_function("lower"), "text in small letters"),
+    text_row_function("trim", text_function("regexp_replace", JAVA_BLANKS, string("")), "text without blanks around it"),
     RowFunction("strcmp", 2, 2, strcmp, "0 of equal texts, negative if the first comes first", accepts=TEXTUAL),
     ScalarFunction("replace", 3, 3, replace_text, "text x with every y replaced by z"),
     ScalarFunction("substring", 2, 3, substring, "text x from character y on, of z characters"),

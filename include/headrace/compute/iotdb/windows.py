@@ -10,7 +10,7 @@ from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.ranges import constant_instant
 from headrace.compute.language import WindowRule
-from headrace.compute.nodes import FALSE, TRUE, Column, Node, bigint, raw, string
+from headrace.compute.nodes import FALSE, TRUE, Column, Node, Value, bigint, spark_sql, string
 from headrace.compute.plan import WEND, WSTART, Plan
 from headrace.compute.plan_clauses import GapFill, MaxAge, Output, Sort
 from headrace.compute.plan_sources import SeriesRows
@@ -235,7 +235,7 @@ def integer_constant(value: int, type_: DataType) -> Node | None:
 def date_constant(written: str) -> Node | None:
     """Write a day such as 2024-05-01 as a DATE; None if there is no such day."""
     try:
-        return raw(f"DATE '{date.fromisoformat(written)}'")
+        return Value(date.fromisoformat(written), "date")
     except ValueError:
         return None
 
@@ -244,4 +244,4 @@ def number_constant(written: str, type_: DataType) -> Node | None:
     """Write a number in a type; None if the type is neither numeric nor text."""
     if is_string(type_):
         return string(written)
-    return raw(written).cast(TYPES[type_.kind]) if type_.kind in TYPES else None
+    return spark_sql(written).cast(TYPES[type_.kind]) if type_.kind in TYPES else None

@@ -24,7 +24,7 @@ from headrace.compute.functions.aggregates import (
     selected_row_partials,
     simple_partial,
 )
-from headrace.compute.nodes import NULL, Column, Node, bigint, call, case, double, if_, integer, spark_sql, string
+from headrace.compute.nodes import NULL, Column, Node, Value, bigint, call, case, double, if_, integer, string
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.tdengine.decimals import DECIMAL_DIGITS, decimal_arithmetic, decimal_of, result_type
 from headrace.compute.terms import Term
@@ -62,7 +62,7 @@ def total(arguments: AggregateArguments) -> AggregateRule:
         result = DataType(TypeKind.DECIMAL, 38, arguments.type.scale)
         return AggregateRule(result, (sum_partial("s", X, spark_type(result)),), S)
     if kind is TypeKind.UBIGINT:
-        value = spark_sql(f"if({{s}} < {2**64}, CAST({{s}} AS DECIMAL(20,0)), NULL)", s=S)
+        value = if_(Value(2**64, "decimal(20,0)") > S, S.cast("decimal(20,0)"), NULL)
         return AggregateRule(UBIGINT, (sum_partial("s", X, "decimal(38,0)"),), value)
     if kind is TypeKind.BIGINT:
         halves = (sum_partial("h", call("shiftright", X, integer(32))), sum_partial("l", X & bigint(2**32 - 1)))
@@ -187,7 +187,7 @@ def elapsed(arguments: AggregateArguments) -> AggregateRule:
 
 def instant_of(point: Node) -> Node:
     """Return the instant of a neighboring point."""
-    return spark_sql("{}.t", point)
+    return call("instant_of", point)
 
 
 PRESENT: Final = if_(X.is_null(), NULL, ORDER)

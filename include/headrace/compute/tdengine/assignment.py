@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.compute.expression_context import ExpressionContext
-from headrace.compute.nodes import NULL, Node, bigint, both, call, if_, integer, spark_sql, string
+from headrace.compute.nodes import FALSE, NULL, TRUE, Node, Value, bigint, both, call, case, double, if_, integer, string
 from headrace.compute.tdengine.conversions import NUMBER_TEXT, convert_to
 from headrace.compute.terms import Term
 from headrace.compute.types import double_to_number, is_text, spark_type
 from headrace.model.types import FLOATS, MAX_LENGTHS, TIMESTAMP, DataType, TypeKind
 from headrace.storage.values.scalars import tick_range
 
-ONLY_NUMBER: Final = f"{NUMBER_TEXT}\\\\s*$"
+ONLY_NUMBER: Final = rf"{NUMBER_TEXT}\s*$"
 DIGITS: Final = DataType(TypeKind.DECIMAL, 38, 10)
 
 
@@ -67,7 +67,7 @@ def instant(term: Term, context: ExpressionContext) -> Node:
     ticks = convert_to(term, TIMESTAMP, context).node
     if term.type is None or not is_text(term.type):
         return ticks
-    digits = spark_sql("if({} RLIKE '^-?[0-9]+$', try_cast({} AS BIGINT), NULL)", term.node, term.node)
+    digits = if_(call("matches", term.node, string("^-?[0-9]+$")), term.node.try_cast("bigint"), NULL)
     return call("coalesce", digits, ticks)
 
 
@@ -77,14 +77,15 @@ def within_length(value: Node, type_: DataType, measure: str) -> Node:
 
 def parsed(text: Node, type_: DataType) -> Node:
     """Return the number that a text is, or its truth; NULL if it is none. `CAST` takes the number that it begins with, or 0."""
-    number = spark_sql("if({} RLIKE '{}', trim({}), NULL)", text, ONLY_NUMBER, text)
+    number = if_(call("matches", text, string(ONLY_NUMBER)), call("trim", text), NULL)
     if type_.kind is TypeKind.BOOL:
-        truth = "CASE WHEN lower(trim({text})) IN ('true', 't') THEN true WHEN lower(trim({text})) IN ('false', 'f') THEN false"
-        return spark_sql(truth + " ELSE try_cast({number} AS DOUBLE) <> 0D END", text=text, number=number)
+        word = call("lower", call("trim", text))
+        words = [(call("in", word, string(name), string(name[0])), value) for name, value in (("true", TRUE), ("false", FALSE))]
+        return case(words, call("<>", number.try_cast("double"), double(0)))
     if type_.is_integer:
         # A DOUBLE would lose digits of a long number.
         digits = number.try_cast(spark_type(DIGITS))
-        return in_range(spark_sql("if({digits} < 0, ceil({digits}), floor({digits}))", digits=digits), type_)
+        return in_range(if_(digits < integer(0), call("ceil", digits), call("floor", digits)), type_)
     if type_.kind is TypeKind.DECIMAL:
         return number.try_cast(spark_type(type_))
     return finite(number.try_cast("double").cast(spark_type(type_)), type_)
@@ -92,12 +93,12 @@ def parsed(text: Node, type_: DataType) -> Node:
 
 def in_range(whole: Node, type_: DataType) -> Node:
     """Convert a DECIMAL without a fraction to an integer type, to NULL if it is out of its range."""
-    low, high = type_.integer_range()
-    return if_(spark_sql("{} BETWEEN {}BD AND {}BD", whole, low, high), whole.try_cast(spark_type(type_)), NULL)
+    low, high = (Value(limit, "decimal(20,0)") for limit in type_.integer_range())
+    return if_(call("between", whole, low, high), whole.try_cast(spark_type(type_)), NULL)
 
 
 def finite(value: Node, type_: DataType) -> Node:
     """Return a number, NULL if FLOAT cannot hold it."""
     if type_.kind is not TypeKind.FLOAT:
         return value
-    return if_(spark_sql("abs({}) = CAST('Infinity' AS FLOAT)", value), NULL, value)
+    return if_(call("abs", value).equals(string("Infinity").cast("float")), NULL, value)

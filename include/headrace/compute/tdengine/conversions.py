@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.functions.arrow import ArrowScalarRule, scalar_term
-from headrace.compute.nodes import NULL, TRUE, Node, both, call, case, double, if_, integer, spark_sql, string
+from headrace.compute.nodes import NULL, TRUE, Node, both, call, case, double, if_, integer, string
 from headrace.compute.tdengine.decimals import DECIMAL_DIGITS, constant_number, decimal_of
 from headrace.compute.terms import Term, cast, integer_literal, to_double, to_string
 from headrace.compute.types import is_text, spark_type
@@ -18,7 +18,7 @@ from headrace.model.types import BIGINT, DOUBLE, FLOATS, TIMESTAMP, UBIGINT, UNS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-NUMBER_TEXT: Final = r"^\\s*([+-]?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)([eE][+-]?[0-9]+)?)"
+NUMBER_TEXT: Final = r"^\s*([+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?)"
 SIGNIFICANT_DIGITS: Final = {TypeKind.FLOAT: 6, TypeKind.DOUBLE: 15}
 """How many digits a number has as text."""
 
@@ -33,7 +33,7 @@ def to_real(term: Term) -> Node:
     """Convert a term to DOUBLE. Text counts as the number it begins with, or 0. Raise `TypeMismatchError` for bytes."""
     check_number(term)
     if term.type is not None and is_text(term.type):
-        number = spark_sql("regexp_extract({}, '{}', 1)", term.node, NUMBER_TEXT)
+        number = call("regexp_extract", term.node, string(NUMBER_TEXT), integer(1))
         return if_(term.node.is_null(), NULL, call("coalesce", number.try_cast("double"), double(0)))
     return to_double(term)
 

@@ -40,7 +40,7 @@ MAX_DECIMAL_LENGTH: Final = 25
 
 def collapse_directly(values: PartialRule, aggregate: Node) -> PartialRule:
     """Let a Spark aggregate compute the value at once if all rows are available, instead of collecting a list."""
-    return replace(values, direct=spark_sql("filter(array({}), e -> e IS NOT NULL)", aggregate))
+    return replace(values, direct=call("present_list", aggregate))
 
 
 VALUE: Final = X.cast("double")
@@ -167,7 +167,7 @@ def histogram(arguments: AggregateArguments) -> AggregateRule:
 def bin_row(low: float, high: float, share: bool) -> Node:
     """Return the JSON text of a bin. With `share`, the count is a fraction of all values."""
     values = Column("l")
-    count = spark_sql("size(filter({}, e -> e > {} AND e <= {}))", values, double(low), double(high))
+    count = call("count_between", values, double(low), double(high))
     fraction = count / call("nullif", call("size", values), integer(0))
     count_text = call("format_string", string("%.6f"), call("bround", fraction, integer(6))) if share else count.cast("string")
     lead = f'{{"lower_bin":{low:g}, "upper_bin":{high:g}, "count":'

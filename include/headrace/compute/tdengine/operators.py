@@ -7,7 +7,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Final
 
-from headrace.compute.nodes import FALSE, NULL, Node, both, call, double, either, if_, spark_sql, string
+from headrace.compute.nodes import FALSE, NULL, Node, both, call, double, either, if_, string
 from headrace.compute.nodes import negated as inverted
 from headrace.compute.tdengine.comparisons import COMPARISONS, comparison
 from headrace.compute.tdengine.conversions import to_bits, to_real, to_text, to_whole, truth
@@ -104,11 +104,11 @@ def like(subject: Term, pattern: Term, *, negated: bool) -> Term:
     if isinstance(value, str):
         in_bytes = subject.type is not None and subject.type.kind is TypeKind.VARCHAR and "_" in value.replace("\\_", "")
         regex = like_regex(value, in_bytes=in_bytes, ignores_case="iu" if is_national else "i")
-        text = spark_sql("decode(CAST({} AS BINARY), 'ISO-8859-1')", text) if in_bytes else text
+        text = call("decode", text.cast("binary"), string("ISO-8859-1")) if in_bytes else text
         test = call("rlike", text, string(regex))
     else:
         # A backslash before any other character is an ordinary one.
-        test = spark_sql(r"({} ILIKE regexp_replace({}, '\\\\(?![%_])', '\\\\\\\\'))", text, to_text(pattern))
+        test = call("ilike", text, call("regexp_replace", to_text(pattern), string(r"\\(?![%_])"), string(r"\\\\")))
     return Term(inverted(test) if negated else test, BOOL)
 
 

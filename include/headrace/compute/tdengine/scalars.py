@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from headrace.compute.functions.scalars import Build, ScalarArguments, ScalarFunction, finite, number
-from headrace.compute.nodes import NULL, Node, bigint, call, double, either, if_, integer, spark_sql, string
+from headrace.compute.nodes import NULL, Node, Value, bigint, call, double, either, if_, integer, string
 from headrace.compute.tdengine.conversions import common_type, convert, to_whole
 from headrace.compute.tdengine.decimals import opposite
 from headrace.compute.tdengine.operators import arithmetic
@@ -23,20 +23,19 @@ def result_type(arguments: ScalarArguments) -> DataType:
     return DataType(TypeKind.NCHAR) if wide else VARCHAR
 
 
-def fill_template(template: str, arguments: ScalarArguments) -> Node:
-    """Return Spark SQL over texts, which the template names x, y, z."""
-    names = {letter: arguments.text(index) for index, letter in zip(range(len(arguments.terms)), "xyz", strict=False)}
-    return spark_sql(template, **names)
+def text_call(function: str, arguments: ScalarArguments) -> Node:
+    """Return the call of a function of Spark whose arguments are texts."""
+    return call(function, *map(arguments.text, range(len(arguments.terms))))
 
 
-def text_function(template: str) -> Build:
-    """Return a function of texts with a text result; for the template see `fill_template`."""
-    return lambda arguments: Term(fill_template(template, arguments), result_type(arguments))
+def text_function(function: str) -> Build:
+    """Return a function of texts with a text result."""
+    return lambda arguments: Term(text_call(function, arguments), result_type(arguments))
 
 
-def integer_function(template: str) -> Build:
-    """Return a function of texts with a whole-number result; for the template see `fill_template`."""
-    return lambda arguments: Term(fill_template(template, arguments).cast("bigint"), BIGINT)
+def integer_function(function: str) -> Build:
+    """Return a function of texts with a whole-number result."""
+    return lambda arguments: Term(text_call(function, arguments).cast("bigint"), BIGINT)
 
 
 def length(arguments: ScalarArguments) -> Term:
@@ -47,10 +46,6 @@ def length(arguments: ScalarArguments) -> Term:
     if term.type is not None and term.type.kind is not TypeKind.VARBINARY:
         arguments.text(0)
     return Term(call("octet_length", term.node).cast("bigint"), BIGINT)
-
-
-def joining_function(function: str) -> Build:
-    return lambda arguments: Term(call(function, *map(arguments.text, range(len(arguments.terms)))), result_type(arguments))
 
 
 def concat_ws(arguments: ScalarArguments) -> Term:
@@ -69,48 +64,47 @@ def substring(arguments: ScalarArguments) -> Term:
 
 
 def trim(arguments: ScalarArguments) -> Term:
-    value = arguments.text(0)
-    if len(arguments.terms) == 1:
-        return Term(spark_sql("trim(BOTH ' ' FROM {})", value), result_type(arguments))
-    side = arguments.string(2).upper() if len(arguments.terms) > 2 else "BOTH"
-    return Term(spark_sql("trim({} {} FROM {})", side, arguments.text(1), value), result_type(arguments))
+    side = arguments.string(2).lower() if len(arguments.terms) > 2 else "both"
+    removed = arguments.text(1) if len(arguments.terms) > 1 else string(" ")
+    return Term(call(f"trim_{side}", removed, arguments.text(0)), result_type(arguments))
 
 
 def repeat(arguments: ScalarArguments) -> Term:
-    return Term(spark_sql("repeat({}, CAST({} AS INT))", arguments.text(0), to_whole(arguments.terms[1])), result_type(arguments))
+    return Term(call("repeat", arguments.text(0), to_whole(arguments.terms[1]).cast("int")), result_type(arguments))
 
 
 def substring_index(arguments: ScalarArguments) -> Term:
     text, delimiter, count = arguments.text(0), arguments.text(1), to_whole(arguments.terms[2])
-    return Term(spark_sql("substring_index({}, {}, CAST({} AS INT))", text, delimiter, count), result_type(arguments))
+    return Term(call("substring_index", text, delimiter, count.cast("int")), result_type(arguments))
 
 
 def characters(arguments: ScalarArguments) -> Term:
     """Build `char(code, …)`. A code is one to four bytes of UTF-8, highest byte first. NULL codes are ignored."""
-    codes = [spark_sql("coalesce(unhex(hex({} & 4294967295L)), X'')", to_whole(term)) for term in arguments.terms]
+    codes = [
+        call("coalesce", call("unhex", call("hex", to_whole(term) & bigint(2**32 - 1))), Value(b"", "binary"))
+        for term in arguments.terms
+    ]
     return Term(call("make_valid_utf8", call("concat", *codes).cast("string")), VARCHAR)
 
 
 def find_in_set(arguments: ScalarArguments) -> Term:
     """Build `find_in_set(text, list[, separator])`: the position in a list, 0 if it is missing."""
     separator = arguments.text(2) if len(arguments.terms) > 2 else string(",")
-    members = spark_sql("split({}, concat('\\\\Q', {}, '\\\\E'))", arguments.text(1), separator)
-    return Term(spark_sql("CAST(array_position({}, {}) AS BIGINT)", members, arguments.text(0)), BIGINT)
+    members = call("split", arguments.text(1), call("concat", string(r"\Q"), separator, string(r"\E")))
+    return Term(call("array_position", members, arguments.text(0)).cast("bigint"), BIGINT)
 
 
 def first_byte(arguments: ScalarArguments) -> Term:
     """Build `ascii(text)`: the first byte in UTF-8, 0 for empty text."""
-    value = arguments.text(0)
-    byte = spark_sql("conv(hex(substring(CAST({} AS BINARY), 1, 1)), 16, 10)", value)
-    return Term(spark_sql("if({} = '', 0L, CAST({} AS BIGINT))", value, byte), BIGINT)
+    return Term(call("first_byte", arguments.text(0)), BIGINT)
 
 
 SUBSTRING: Final = "z characters (default: all) from position y; a negative position counts from the end; empty if y is 0"
 TEXT_TABLE: Final = (
     ScalarFunction("ascii", 1, 1, first_byte, "first byte of the text in UTF-8; 0 for empty text"),
     ScalarFunction("char", 1, None, characters, "text of the codes, each of one to four bytes in UTF-8; ignores NULL"),
-    ScalarFunction("char_length", 1, 1, integer_function("char_length({x})"), "number of characters"),
-    ScalarFunction("concat", 2, None, joining_function("concat"), "concatenation of the arguments; NULL if any argument is NULL"),
+    ScalarFunction("char_length", 1, 1, integer_function("char_length"), "number of characters"),
+    ScalarFunction("concat", 2, None, text_function("concat"), "concatenation of the arguments; NULL if any argument is NULL"),
     ScalarFunction(
         "concat_ws", 3, None, concat_ws, "y, z, … joined with the separator x; ignores NULL, and is NULL if all of them are NULL"
     ),
@@ -122,12 +116,12 @@ TEXT_TABLE: Final = (
         "position of x in the list y, or 0 if it is not in the list; z is the separator (default: a comma)",
     ),
     ScalarFunction("length", 1, 1, length, "number of bytes: of NCHAR four for each character, else those in UTF-8"),
-    ScalarFunction("lower", 1, 1, text_function("lower({x})"), "x in lower case"),
-    ScalarFunction("ltrim", 1, 1, text_function("ltrim({x})"), "x without leading spaces"),
-    ScalarFunction("position", 2, 2, integer_function("locate({x}, {y})"), "position of x in y, or 0 if y does not contain x"),
+    ScalarFunction("lower", 1, 1, text_function("lower"), "x in lower case"),
+    ScalarFunction("ltrim", 1, 1, text_function("ltrim"), "x without leading spaces"),
+    ScalarFunction("position", 2, 2, integer_function("locate"), "position of x in y, or 0 if y does not contain x"),
     ScalarFunction("repeat", 2, 2, repeat, "x repeated y times"),
-    ScalarFunction("replace", 3, 3, text_function("replace({x}, {y}, {z})"), "x with every y replaced by z"),
-    ScalarFunction("rtrim", 1, 1, text_function("rtrim({x})"), "x without trailing spaces"),
+    ScalarFunction("replace", 3, 3, text_function("replace"), "x with every y replaced by z"),
+    ScalarFunction("rtrim", 1, 1, text_function("rtrim"), "x without trailing spaces"),
     ScalarFunction("substr", 2, 3, substring, SUBSTRING),
     ScalarFunction("substring", 2, 3, substring, SUBSTRING),
     ScalarFunction(
@@ -139,7 +133,7 @@ TEXT_TABLE: Final = (
     ),
     ScalarFunction("to_json", 1, 1, lambda text: Term(text.text(0), DataType(TypeKind.JSON)), "text converted to JSON"),
     ScalarFunction("trim", 1, 3, trim, "x without spaces, or without the specified characters, at both ends or at one end"),
-    ScalarFunction("upper", 1, 1, text_function("upper({x})"), "x in upper case"),
+    ScalarFunction("upper", 1, 1, text_function("upper"), "x in upper case"),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from headrace.compute import calendar
 from headrace.compute.functions.scalars import Build, ScalarArguments, ScalarFunction
 from headrace.compute.instants import is_utc, load_zone
-from headrace.compute.nodes import NULL, Node, bigint, bigint_sql, spark_sql, string, string_sql
+from headrace.compute.nodes import NULL, Node, bigint, call, case, if_, integer, string
 from headrace.compute.tdengine.operators import timestamp
 from headrace.compute.terms import Term, instant_literal, to_string
 from headrace.compute.types import is_text
@@ -75,22 +75,22 @@ def week_sql(date: Node, mode: int) -> Node:
     """
     monday, week_year = bool(mode & 1), bool(mode & 2)
     by_weekday = bool(mode & 4) == monday
-    year = spark_sql("year({})", date)
+    year = call("year", date)
     own = week_number(date, year, monday, by_weekday)
     if not week_year:
-        return spark_sql("CAST(greatest({}, 0) AS BIGINT)", own)
-    last = week_number(date, spark_sql("({} - 1)", year), monday, by_weekday)
-    following = week_number(date, spark_sql("({} + 1)", year), monday, by_weekday)
-    return spark_sql("CAST(CASE WHEN {} < 1 THEN {} WHEN {} >= 1 THEN 1 ELSE {} END AS BIGINT)", own, last, following, own)
+        return call("greatest", own, integer(0)).cast("bigint")
+    last = week_number(date, year - integer(1), monday, by_weekday)
+    following = week_number(date, year + integer(1), monday, by_weekday)
+    return case([(own < integer(1), last), (following >= integer(1), integer(1))], own).cast("bigint")
 
 
 def week_number(date: Node, year: Node, monday: bool, by_weekday: bool) -> Node:
     """Return the number of the week counted from the first week of a year, which is 1. Before it, 0 or less."""
-    january = spark_sql("make_date({}, 1, 1)", year)
-    weekday = spark_sql("weekday({})", january) if monday else spark_sql("(dayofweek({}) - 1)", january)
-    is_late = spark_sql("{} <> 0", weekday) if by_weekday else spark_sql("{} >= 4", weekday)
-    first = spark_sql("(unix_date({}) - {} + if({}, 7, 0))", january, weekday, is_late)
-    return spark_sql("CAST(floor((unix_date({}) - {}) / 7) + 1 AS INT)", date, first)
+    january = call("make_date", year, integer(1), integer(1))
+    weekday = call("weekday", january) if monday else call("dayofweek", january) - integer(1)
+    is_late = call("<>", weekday, integer(0)) if by_weekday else weekday >= integer(4)
+    first = call("unix_date", january) - weekday + if_(is_late, integer(7), integer(0))
+    return (call("floor", (call("unix_date", date) - first) / integer(7)) + integer(1)).cast("int")
 
 
 DIGITS: Final = {Precision.MILLISECOND: 3, Precision.MICROSECOND: 6, Precision.NANOSECOND: 9}
@@ -119,10 +119,10 @@ def truncate_time(arguments: ScalarArguments) -> Term:
     wall = calendar.to_local(at, name, precision)
     if unit.is_calendar:
         month = calendar.months(wall, precision)
-        month = month if unit.unit == "n" else spark_sql("({} - pmod({}, 12L))", month, month)
+        month = month if unit.unit == "n" else month - call("pmod", month, bigint(12))
         return Term(calendar.to_utc(calendar.month_start(month, precision), name, precision), TIMESTAMP)
     step = unit.ticks(precision)
-    start = calendar.to_utc(spark_sql("({} - pmod({}, {}))", wall, wall, bigint_sql(step)), name, precision) if step > 1 else at
+    start = calendar.to_utc(wall - call("pmod", wall, bigint(step)), name, precision) if step > 1 else at
     return Term(start, TIMESTAMP)
 
 
@@ -135,7 +135,7 @@ def difference(arguments: ScalarArguments) -> Term:
     if step < 1:
         raise LimitError(f"timediff: {unit} is shorter than the tick of the database")
     end, start = instant_argument(arguments), instant_argument(arguments, 1)
-    return Term(spark_sql("(({} - {}) div {})", end, start, bigint_sql(step)), BIGINT)
+    return Term(call("div", end - start, bigint(step)), BIGINT)
 
 
 def to_unixtimestamp(arguments: ScalarArguments) -> Term:
@@ -162,8 +162,12 @@ def to_iso8601(arguments: ScalarArguments) -> Term:
     pattern = f"yyyy-MM-dd'T'HH:mm:ss.{'S' * min(DIGITS[expression_context.precision], 6)}"
     local_text = expression_context.format_instant(at, pattern, name)
     if expression_context.precision is Precision.NANOSECOND:
-        local_text = spark_sql("concat({}, lpad(CAST(pmod({}, 1000L) AS STRING), 3, '0'))", local_text, at)
-    return Term(spark_sql("concat({}, {})", local_text, string_sql(offset) if offset else offset_text(at, arguments)), VARCHAR)
+        local_text = call("concat", local_text, digits_of(call("pmod", at, bigint(1000)), 3))
+    return Term(call("concat", local_text, string(offset) if offset else offset_text(at, arguments)), VARCHAR)
+
+
+def digits_of(number: Node, count: int) -> Node:
+    return call("lpad", number.cast("string"), integer(count), string("0"))
 
 
 def offset_text(at: Node, arguments: ScalarArguments) -> Node:
@@ -172,9 +176,9 @@ def offset_text(at: Node, arguments: ScalarArguments) -> Node:
     if is_utc(expression_context.timezone):
         return string("+0000")
     minute = expression_context.precision.ticks_per_second * 60
-    minutes = spark_sql("(({} - {}) div {}L)", expression_context.local(at), at, minute)
-    parts = spark_sql("lpad(CAST(abs({}) div 60 AS STRING), 2, '0'), lpad(CAST(abs({}) % 60 AS STRING), 2, '0')", minutes, minutes)
-    return spark_sql("concat(if({} < 0, '-', '+'), {})", minutes, parts)
+    minutes = call("div", expression_context.local(at) - at, bigint(minute))
+    parts = [digits_of(call(sign, call("abs", minutes), integer(60)), 2) for sign in ("div", "%")]
+    return call("concat", if_(minutes < integer(0), string("-"), string("+")), *parts)
 
 
 def to_char(arguments: ScalarArguments) -> Term:
@@ -185,17 +189,15 @@ def to_char(arguments: ScalarArguments) -> Term:
 
 def to_timestamp(arguments: ScalarArguments) -> Term:
     """Build `to_timestamp(text, format)`, NULL if the text is invalid."""
-    expression_context, pattern = arguments.expression_context, string_sql(java_pattern(arguments.string(1)))
-    parsed = spark_sql("try_to_timestamp({}, {})", to_string(arguments.terms[0]), pattern)
-    wall = spark_sql("unix_micros(from_utc_timestamp({}, current_timezone()))", parsed)
-    zone = string_sql(expression_context.timezone)
-    micros = spark_sql("unix_micros(to_utc_timestamp(timestamp_micros({}), {}))", wall, zone)
+    expression_context, pattern = arguments.expression_context, string(java_pattern(arguments.string(1)))
+    wall = call("timestamp_micros", call("parse_wall", to_string(arguments.terms[0]), pattern))
+    micros = call("unix_micros", call("to_utc_timestamp", wall, string(expression_context.timezone)))
     return Term(expression_context.from_micros(micros), TIMESTAMP)
 
 
-def date_function(template: str) -> Build:
+def date_function(function: str) -> Build:
     return lambda arguments: Term(
-        spark_sql(template, d=arguments.expression_context.date(instant_argument(arguments))).cast("bigint"), BIGINT
+        call(function, arguments.expression_context.date(instant_argument(arguments))).cast("bigint"), BIGINT
     )
 
 
@@ -212,7 +214,7 @@ def timezone(arguments: ScalarArguments) -> Term:
 
 
 TIME_TABLE: Final = (
-    ScalarFunction("dayofweek", 1, 1, date_function("dayofweek({d})"), "day of the week; Sunday is 1"),
+    ScalarFunction("dayofweek", 1, 1, date_function("dayofweek"), "day of the week; Sunday is 1"),
     ScalarFunction("timediff", 2, 3, difference, "time from y to x in units z (default: one tick), truncated", unit=2),
     ScalarFunction(
         *(
@@ -230,6 +232,6 @@ TIME_TABLE: Final = (
     ScalarFunction("to_timestamp", 2, 2, to_timestamp, "text in the format y as a timestamp; NULL if it is invalid"),
     ScalarFunction("to_unixtimestamp", 1, 2, to_unixtimestamp, "ISO 8601 text as ticks since 1970, or with y = 1 as a timestamp"),
     ScalarFunction("week", 1, 2, week, "week of the year; y is a mode from 0 to 7, as in MySQL"),
-    ScalarFunction("weekday", 1, 1, date_function("weekday({d})"), "day of the week; Monday is 0"),
-    ScalarFunction("weekofyear", 1, 1, date_function("weekofyear({d})"), "ISO week of the year"),
+    ScalarFunction("weekday", 1, 1, date_function("weekday"), "day of the week; Monday is 0"),
+    ScalarFunction("weekofyear", 1, 1, date_function("weekofyear"), "ISO week of the year"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.compute import calendar
-from headrace.compute.nodes import Column, bigint_sql, raw
+from headrace.compute.nodes import Column, Node, bigint, call
 from headrace.compute.plan import WEND, WSTART, Plan
 from headrace.compute.plan_clauses import Output
 from headrace.compute.sql_text import named_sql, raise_error
@@ -56,7 +56,7 @@ def fill_windows(plan: Plan, windows: DataFrame) -> DataFrame:
     names = {output.column: filled_value(fill, output, number) for number, output in enumerate(values)}
     names |= {IS_FILLED: f"{STEP} != 0L"}
     filled = positioned.selectExpr(*keys, f"{AT} AS {WSTART}", *(f"{sql} AS {name}" for name, sql in names.items()))
-    ended = filled.selectExpr("*", f"{intervals.end(window, WSTART, plan.precision)} AS {WEND}")
+    ended = filled.selectExpr("*", f"{intervals.end(window, Column(WSTART), plan.precision)} AS {WEND}")
     outputs = {
         output.column: Column(output.column) if output.is_filled else output.node for output in (*plan.outputs, *plan.hidden)
     }
@@ -70,12 +70,12 @@ def fill_stored(plan: Plan, windows: DataFrame) -> DataFrame:
 
 def add_starts(window: IntervalWindow, precision: Precision, stepped: DataFrame) -> DataFrame:
     """Add the window start that lies `_step` slides after a window as `_at`, without those that the clock skips."""
-    point = intervals.add_slides(window, WALL, STEP, precision)
-    start = calendar.to_utc(raw(point), window.zone or "UTC", precision)
+    point = intervals.add_slides(window, Column(WALL), Column(STEP), precision)
+    start = calendar.to_utc(point, window.zone or "UTC", precision)
     positioned = stepped.selectExpr("*", f"if({STEP} = 0L, {WSTART}, {start}) AS {AT}")
     if not intervals.has_shifted_starts(window, precision):
         return positioned
-    return positioned.where(f"{STEP} = 0L OR {intervals.grid_point(window, AT, precision)} = {point}")
+    return positioned.where(f"{STEP} = 0L OR {intervals.grid_point(window, Column(AT), precision)} = {point}")
 
 
 def has_bounded_range(plan: Plan) -> bool:
@@ -83,18 +83,18 @@ def has_bounded_range(plan: Plan) -> bool:
     return first is not None and last is not None and first <= last
 
 
-def edge_window_starts(plan: Plan, window: IntervalWindow) -> tuple[str | None, str | None]:
-    """Return the first and last window start in WHERE's range, as Spark SQL. Raises `LimitError` if there are too many."""
+def edge_window_starts(plan: Plan, window: IntervalWindow) -> tuple[Node | None, Node | None]:
+    """Return the first and last window start in WHERE's range. Raises `LimitError` if there are too many."""
     first, last = plan.range
     if first is not None and last is not None and not window.sliding.is_calendar:
         count = (last - first) // window.sliding.ticks(plan.precision)
         if count > MAX_FILLED_WINDOWS:
             raise LimitError(f"FILL would make {count} windows in each group", hint="narrow the range of timestamps in WHERE")
-    starts = [None if end is None else intervals.start(window, bigint_sql(end), plan.precision) for end in (first, last)]
+    starts = [None if end is None else intervals.start(window, bigint(end), plan.precision) for end in (first, last)]
     return starts[0], starts[1]
 
 
-def ensure_one_row(plan: Plan, windows: DataFrame, first: str) -> DataFrame:
+def ensure_one_row(plan: Plan, windows: DataFrame, first: Node) -> DataFrame:
     """Return the windows, or if there are none, a window of NULLs at the start of the range from which to fill."""
     nulls = [f"CAST(NULL AS {spark_type(output.type)}) AS {output.column}" for output in (*plan.outputs, *plan.hidden)]
     single = windows.sparkSession.range(1).selectExpr(f"{first} AS {WSTART}", f"{first} AS {WEND}", *nulls, "true AS _added")
@@ -125,7 +125,7 @@ def neighbor_name(output: Output) -> str:
     return f"_n_{output.column}"
 
 
-def add_steps(window: IntervalWindow, precision: Precision, windows: DataFrame, first: str | None, last: str | None) -> DataFrame:
+def add_steps(window: IntervalWindow, precision: Precision, windows: DataFrame, first: Node | None, last: Node | None) -> DataFrame:
     """Repeat each window for those filled from it, with the number of slides between them as `_step` (0 for itself).
 
     Intermediate results are columns, because the expressions of a calendar would be megabytes if nested.
@@ -133,7 +133,9 @@ def add_steps(window: IntervalWindow, precision: Precision, windows: DataFrame, 
     bounds = {RANGE_START: first, RANGE_END: last}
     bounded = windows.selectExpr("*", *(f"{start} AS {name}" for name, start in bounds.items() if start is not None))
     instants = {WALL: WSTART, NEXT_WALL: NEXT} | {f"{name}_wall": name for name, start in bounds.items() if start is not None}
-    walls = bounded.selectExpr("*", *(f"{intervals.grid_point(window, at, precision)} AS {name}" for name, at in instants.items()))
+    walls = bounded.selectExpr(
+        "*", *(f"{intervals.grid_point(window, Column(at), precision)} AS {name}" for name, at in instants.items())
+    )
     before, after = step_counts(window, precision, first is not None, last is not None)
     counted = walls.selectExpr("*", f"{before} AS _before", f"{after} AS _after")
     return counted.selectExpr("*", f"explode({step_numbers('_before', '_after')}) AS {STEP}")
@@ -152,12 +154,12 @@ def step_counts(window: IntervalWindow, precision: Precision, low: bool, high: b
     return before, f"if({NEXT} IS NULL, {tail}, {slides_between(window, WALL, NEXT_WALL, precision)} - 1L)"
 
 
-def slides_between(window: IntervalWindow, first: str, second: str, precision: Precision) -> str:
+def slides_between(window: IntervalWindow, first: str, second: str, precision: Precision) -> Node:
     """Return how many slides lie between two window starts in wall-clock time."""
     if window.sliding.is_calendar:
-        count = f"({calendar.months(raw(second), precision)} - {calendar.months(raw(first), precision)})"
-        return f"({count} div {window.sliding.months}L)"
-    return f"(({second} - {first}) div {bigint_sql(window.sliding.ticks(precision))})"
+        count = calendar.months(Column(second), precision) - calendar.months(Column(first), precision)
+        return call("div", count, bigint(window.sliding.months))
+    return call("div", Column(second) - Column(first), bigint(window.sliding.ticks(precision)))
 
 
 def filled_value(fill: FillPlan, output: Output, number: int) -> str:
@@ -175,8 +177,15 @@ def filled_value(fill: FillPlan, output: Output, number: int) -> str:
         case FillMode.VALUE | FillMode.VALUE_F:
             return f"if({STEP} = 0L, coalesce({own}, {fill.values[number]}), {fill.values[number]})"
         case FillMode.LINEAR if output.type.is_number:
-            line = f"({own} + (CAST({neighbor} AS DOUBLE) - {own}) * ({AT} - {WSTART}) / nullif({NEXT} - {WSTART}, 0L))"
-            value = double_to_number(raw(line), output.type)
+            points = (WSTART, Column(own)), (NEXT, Column(neighbor))
+            value = double_to_number(value_on_line(AT, *points), output.type)
             return f"CASE WHEN {STEP} = 0L THEN {own} WHEN {STEP} > 0L THEN {value} END"
         case _:
             return f"if({STEP} = 0L, {own}, NULL)"
+
+
+def value_on_line(at: str, first: tuple[str, Node], second: tuple[str, Node]) -> Node:
+    """Return the value at an instant on the line through two points; instants are names of columns."""
+    (start, low), (end, high) = first, second
+    elapsed, length = Column(at) - Column(start), Column(end) - Column(start)
+    return low + (high.cast("double") - low) * elapsed / call("nullif", length, bigint(0))

@@ -1,4 +1,4 @@
-"""INTERVAL in Spark SQL: the windows that contain an instant, by arithmetic on ticks.
+"""INTERVAL by Spark: the windows that contain an instant, by arithmetic on ticks.
 
 With a time zone, windows start when its wall clock shows the points of a regular grid. If the clock is put forward it skips points:
 those windows start later by the skipped time, and of two that would start at the same instant the later on the grid applies. If the
@@ -10,78 +10,76 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.compute import calendar
-from headrace.compute.nodes import bigint_sql, raw
+from headrace.compute.nodes import Column, Node, bigint, bigint_sql, call, integer, spark_sql
 from headrace.compute.window_plans import IntervalWindow
 from headrace.model import zones
 from headrace.model.time import MONTHS_BEFORE_1970, Duration, Precision
 
 DAY: Final = Duration(1, "d")
+ELEMENT: Final = Column("_i")
+"""The element of an array in a function of elements."""
 MAX_UNROLLED_STARTS: Final = 8
 """Up to this many starts are written out, which Spark compiles. More are computed by a lambda, which it interprets."""
 
 
-def start(window: IntervalWindow, sql: str, precision: Precision) -> str:
+def start(window: IntervalWindow, at: Node, precision: Precision) -> Node:
     """Return the latest window start at or before an instant."""
     if window.zone is None:
-        return floor(window, sql, precision)
+        return floor(window, at, precision)
     if not has_shifted_starts(window, precision):
-        return str(calendar.to_utc(raw(grid_point(window, sql, precision)), window.zone, precision))
-    return f"array_max(filter({candidate_starts(window, sql, 1, precision)}, s -> s <= {sql}))"
+        return calendar.to_utc(grid_point(window, at, precision), window.zone, precision)
+    return spark_sql("array_max(filter({}, s -> s <= {}))", candidate_starts(window, at, 1, precision), at)
 
 
-def floor(window: IntervalWindow, wall: str, precision: Precision) -> str:
+def floor(window: IntervalWindow, wall: Node, precision: Precision) -> Node:
     """Return the latest grid point at or before a wall clock."""
     if window.sliding.is_calendar:
         return month_floor(window, wall, precision)
-    step, offset = window.sliding.ticks(precision), window.offset.fixed_ticks(precision)
-    shifted = f"({wall} - {bigint_sql(offset)})" if offset else wall
-    return f"({wall} - pmod({shifted}, {bigint_sql(step)}))"
+    shifted = moved(wall, -window.offset.fixed_ticks(precision))
+    return wall - call("pmod", shifted, bigint(window.sliding.ticks(precision)))
 
 
-def month_floor(window: IntervalWindow, wall: str, precision: Precision) -> str:
+def moved(at: Node, ticks: int) -> Node:
+    return at if not ticks else at + bigint(ticks) if ticks > 0 else at - bigint(-ticks)
+
+
+def month_floor(window: IntervalWindow, wall: Node, precision: Precision) -> Node:
     """Return the latest grid point at or before a wall clock, for slides in months."""
-    count = window.length.months
-    if window.offset.is_calendar:
-        month = f"({calendar.months(raw(wall), precision)} - {window.offset.months}L)"
-        return str(calendar.month_start(raw(f"({floor_months(month, count)} + {window.offset.months}L)"), precision))
-    offset = window.offset.fixed_ticks(precision)
-    shifted = f"({wall} - {bigint_sql(offset)})" if offset else wall
-    first = calendar.month_start(raw(floor_months(str(calendar.months(raw(shifted), precision)), count)), precision)
-    return f"({first} + {bigint_sql(offset)})" if offset else str(first)
+    months, offset = window.offset.months, window.offset.fixed_ticks(precision)
+    month = moved(calendar.months(moved(wall, -offset), precision), -months)
+    return moved(calendar.month_start(moved(floor_months(month, window.length.months), months), precision), offset)
 
 
-def floor_months(month: str, count: int) -> str:
+def floor_months(month: Node, count: int) -> Node:
     """Return the first month of a group of months, both counted from January 1970."""
-    return month if count == 1 else f"({month} - pmod({month} + {MONTHS_BEFORE_1970}L, {count}L))"
+    return month if count == 1 else month - call("pmod", month + bigint(MONTHS_BEFORE_1970), bigint(count))
 
 
-def grid_point(window: IntervalWindow, start_: str, precision: Precision) -> str:
+def grid_point(window: IntervalWindow, start_: Node, precision: Precision) -> Node:
     if window.zone is None:
         return start_
-    return floor(window, str(calendar.to_local(raw(start_), window.zone, precision)), precision)
+    return floor(window, calendar.to_local(start_, window.zone, precision), precision)
 
 
-def add_slides(window: IntervalWindow, point: str, count: str, precision: Precision) -> str:
+def add_slides(window: IntervalWindow, point: Node, count: Node, precision: Precision) -> Node:
     if not window.sliding.is_calendar:
-        return f"({point} + {count} * {bigint_sql(window.sliding.ticks(precision))})"
-    offset, months = window.offset.fixed_ticks(precision), f"CAST({count} * {window.sliding.months}L AS INT)"
-    if not offset:
-        return str(calendar.add_months(raw(point), months, precision))
-    return f"({calendar.add_months(raw(f'({point} - {bigint_sql(offset)})'), months, precision)} + {bigint_sql(offset)})"
+        return point + count * bigint(window.sliding.ticks(precision))
+    offset, months = window.offset.fixed_ticks(precision), (count * bigint(window.sliding.months)).cast("int")
+    return moved(calendar.add_months(moved(point, -offset), months, precision), offset)
 
 
-def end(window: IntervalWindow, start_: str, precision: Precision) -> str:
+def end(window: IntervalWindow, start_: Node, precision: Precision) -> Node:
     """Return the last instant of the window that starts at `start_`, inclusive."""
     if window.zone is None and not window.length.is_calendar:
-        return f"({start_} + {bigint_sql(window.length.ticks(precision) - 1)})"
+        return start_ + bigint(window.length.ticks(precision) - 1)
     point = grid_point(window, start_, precision)
     if window.sliding.is_calendar:
-        last = add_slides(window, point, "1L", precision)
+        last = add_slides(window, point, bigint(1), precision)
     elif window.length.is_calendar:
-        last = str(calendar.add_months(raw(point), window.length.months, precision))
+        last = calendar.add_months(point, integer(window.length.months), precision)
     else:
-        last = f"({point} + {bigint_sql(window.length.ticks(precision))})"
-    return f"({calendar.to_utc(raw(last), window.zone or 'UTC', precision)} - 1L)"
+        last = point + bigint(window.length.ticks(precision))
+    return calendar.to_utc(last, window.zone or "UTC", precision) - bigint(1)
 
 
 def has_whole_panes(window: IntervalWindow) -> bool:
@@ -102,18 +100,19 @@ def has_shifted_starts(window: IntervalWindow, precision: Precision) -> bool:
     return any(part.ticks(precision) % DAY.ticks(precision) for part in parts) or zones.reorders_days(window.zone)
 
 
-def starts(window: IntervalWindow, sql: str, precision: Precision) -> str:
+def starts(window: IntervalWindow, at: Node, precision: Precision) -> str:
     """Return the starts of all windows that contain an instant, as an array, latest first."""
+    ended = end(window, ELEMENT, precision)
     if has_whole_panes(window):
-        return consecutive_starts(window, start(window, sql, precision), precision)
+        return consecutive_starts(window, start(window, at, precision), precision)
     if window.zone is None:
-        candidates = consecutive_starts(window, start(window, sql, precision), precision)
-        return f"filter({candidates}, s -> {end(window, 's', precision)} >= {sql})"
-    candidates = candidate_starts(window, sql, window.max_windows_per_instant(precision), precision)
-    return f"array_distinct(filter({candidates}, s -> s <= {sql} AND {end(window, 's', precision)} >= {sql}))"
+        candidates = consecutive_starts(window, start(window, at, precision), precision)
+        return f"filter({candidates}, {ELEMENT} -> {ended} >= {at})"
+    candidates = candidate_starts(window, at, window.max_windows_per_instant(precision), precision)
+    return f"array_distinct(filter({candidates}, {ELEMENT} -> {ELEMENT} <= {at} AND {ended} >= {at}))"
 
 
-def candidate_starts(window: IntervalWindow, sql: str, count: int, precision: Precision) -> str:
+def candidate_starts(window: IntervalWindow, at: Node, count: int, precision: Precision) -> str:
     """Return possible window starts around an instant in a zone, as an array.
 
     These are the latest `count` grid points, and as many before and after as a change of the clock may shift.
@@ -122,12 +121,12 @@ def candidate_starts(window: IntervalWindow, sql: str, count: int, precision: Pr
     if has_shifted_starts(window, precision):
         change = zones.max_change(window.zone or "UTC") * precision.ticks_per_second
         margin = 1 if window.sliding.is_calendar else -(-change // window.sliding.ticks(precision))
-    point = add_slides(window, grid_point(window, sql, precision), "-i", precision)
-    shifted = calendar.to_utc(raw(point), window.zone or "UTC", precision)
-    return f"transform(sequence({-margin}L, {count - 1 + margin}L), i -> {shifted})"
+    point = add_slides(window, grid_point(window, at, precision), -ELEMENT, precision)
+    shifted = calendar.to_utc(point, window.zone or "UTC", precision)
+    return f"transform(sequence({-margin}L, {count - 1 + margin}L), {ELEMENT} -> {shifted})"
 
 
-def consecutive_starts(window: IntervalWindow, latest: str, precision: Precision) -> str:
+def consecutive_starts(window: IntervalWindow, latest: Node, precision: Precision) -> str:
     """Return the starts of as many windows as may contain an instant, from `latest` back, as an array."""
     step, count = window.sliding.ticks(precision), window.max_windows_per_instant(precision)
     if count <= MAX_UNROLLED_STARTS:

@@ -90,7 +90,7 @@ def to_segments(plan: Plan, prepared: DataFrame, *, by_row: bool = False) -> Dat
             windows = (
                 rows_as_segments(plan, assigned, {WSTART: WSTART}) if each_row else group_rows(plan, assigned, {WSTART: WSTART})
             )
-            return windows.withColumn(WEND, F.expr(intervals.end(window, WSTART, plan.precision)))
+            return windows.withColumn(WEND, F.expr(str(intervals.end(window, nodes.Column(WSTART), plan.precision))))
         case SessionWindow(gap=gap) if not by_row:
             return group_rows(plan, prepared, {BUCKET: time_bucket(gap)}, span=True).drop(BUCKET)
         case _:
@@ -99,8 +99,8 @@ def to_segments(plan: Plan, prepared: DataFrame, *, by_row: bool = False) -> Dat
 
 def window_starts(plan: Plan, window: IntervalWindow) -> str:
     if window.slides:
-        return f"explode({intervals.starts(window, TS, plan.precision)})"
-    return intervals.start(window, TS, plan.precision)
+        return f"explode({intervals.starts(window, nodes.Column(TS), plan.precision)})"
+    return str(intervals.start(window, nodes.Column(TS), plan.precision))
 
 
 def time_bucket(gap: int) -> str:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from headrace.compute import Key, Plan, merge, prepare, to_segments
-from headrace.compute.nodes import FALSE, NULL, TRUE, Column, Node, bigint, both, call, if_, spark_sql
+from headrace.compute.nodes import FALSE, NULL, TRUE, Column, Node, bigint, both, call, if_
 from headrace.compute.plan import IS_END, TS, WEND, WSTART
 from headrace.compute.plan_clauses import Aggregate, Partial
 from headrace.compute.sql_text import at_present, to_stored_type
@@ -78,7 +78,7 @@ def count_once_condition(plan: Plan) -> Node:
     """Return a condition that is true for a row in exactly one of its windows: the latest."""
     window = plan.window
     if isinstance(window, IntervalWindow) and window.slides and window.zone is not None:
-        return spark_sql("{} = {}", Column(WSTART), intervals.start(window, TS, plan.precision))
+        return Column(WSTART).equals(intervals.start(window, Column(TS), plan.precision))
     if isinstance(window, IntervalWindow) and window.slides:
         return Column(TS) - Column(WSTART) < bigint(window.sliding.ticks(plan.precision))
     return TRUE
