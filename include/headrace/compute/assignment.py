@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from headrace.compute import nodes
-from headrace.compute.columnar.expressions import evaluate, infer_type
+from headrace.compute.columnar.expressions import evaluate, type_of
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.language import Language
 from headrace.compute.nodes import Operation, UnsupportedError
@@ -56,7 +56,7 @@ def assign_outputs(plan: Plan, columns: Sequence[Column], language: Language) ->
     values = [assign(Term(value, output.type), column).node for value, (output, column) in zip(constants, filled, strict=False)]
     for value in values:
         with suppress(UnsupportedError):
-            infer_type(value, {})
+            type_of(value, {})
             evaluate(value, {})
     fill = replace(window.fill, values=(*values, *constants[len(values) :]))
     return replace(converted, selection=replace(plan.groups, window=replace(window, fill=fill)))

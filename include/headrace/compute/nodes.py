@@ -221,6 +221,7 @@ TEMPLATES: Final = {
     "squares": "coalesce(var_pop({0}) * count({0}), 0D)",
     "merged_mean": MERGED_MOMENTS + ".m",
     "merged_squares": MERGED_MOMENTS + ".q",
+    "has_member": "array_contains(json_object_keys({}), {})",
     "between": "({} BETWEEN {} AND {})",
     "over": "PARTITION BY {} ORDER BY {}",
     "instant_of": "{}.t",
@@ -237,6 +238,7 @@ TEMPLATES: Final = {
         "i -> substr({0}, i, 1) <> substr({1}, i, 1)), 1)), i -> ascii(substr({0}, i, 1)) - ascii(substr({1}, i, 1)))[0], "
         "char_length({0}) - char_length({1})))"
     ),
+    "position_in_list": r"array_position(split({1}, concat('\\Q', {2}, '\\E')), {0})",
     "first_byte": "if({0} = '', 0L, CAST(conv(hex(substring(CAST({0} AS BINARY), 1, 1)), 16, 10) AS BIGINT))",
     "parse_boolean": "CASE lower({}) WHEN 'true' THEN true WHEN 'false' THEN false END",
     "thousandths": "floor({} / 1000)",

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute.columnar import UnsupportedError
 from headrace.compute.plan import WEND, WSTART
 from headrace.compute.window_plans import IntervalWindow
 from headrace.context import Context
@@ -220,7 +221,7 @@ class TimelineReader:
         kernels = window_evaluation(self.context, self.plan).kernels
         if kernels is None or in_state.num_rows == 0:
             return None
-        with suppress(NotSupportedError):
+        with suppress(NotSupportedError, UnsupportedError):
             finished = kernels.finish(kernels.carried(in_state))
             return plain_rows([finished[f"o{index}"] for index in range(1, len(self.plan.columns))])
         return None

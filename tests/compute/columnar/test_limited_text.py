@@ -1,11 +1,11 @@
-"""Texts with a limit, such as tags of type VARCHAR, are evaluated without Spark unless one has to be cut."""
+"""Texts with a limit, such as tags of type VARCHAR, are evaluated without Spark."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
 
-from headrace.compute.columnar.expressions import evaluate, infer_type
+from headrace.compute.columnar.expressions import evaluate, type_of
 from headrace.compute.nodes import Column, Node, UnsupportedError
 from headrace.compute.tdengine.conversions import truncate_text
 from headrace.model.types import DataType, TypeKind
@@ -18,7 +18,7 @@ def limited(length: int) -> Node:
 
 
 def test_texts_within_the_limit_stay_as_they_are() -> None:
-    assert infer_type(limited(7), {"name": pa.string()}) == pa.string()
+    assert type_of(limited(7), {"name": pa.string()}) == pa.string()
     assert evaluate(limited(7), {"name": TEXTS}) == TEXTS
     assert evaluate(limited(7), {"name": pa.nulls(2, pa.string())}).null_count == 2
     assert evaluate(limited(7), {"name": pa.scalar(None, pa.string())}).as_py() is None
@@ -26,11 +26,11 @@ def test_texts_within_the_limit_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("values", [TEXTS, pa.chunked_array([TEXTS]), pa.scalar("größe")])
-def test_a_text_beyond_the_limit_is_left_to_spark(values: pa.Array | pa.ChunkedArray | pa.Scalar) -> None:
-    with pytest.raises(UnsupportedError):
-        evaluate(limited(6), {"name": values})
+def test_a_text_beyond_the_limit_keeps_its_complete_characters(values: pa.Array | pa.ChunkedArray | pa.Scalar) -> None:
+    cut = evaluate(limited(6), {"name": values})
+    assert (cut if isinstance(cut, pa.Scalar) else cut[0]).as_py() == "größ"
 
 
 def test_other_types_are_left_to_spark() -> None:
     with pytest.raises(UnsupportedError):
-        infer_type(limited(7), {"name": pa.int32()})
+        type_of(limited(7), {"name": pa.int32()})

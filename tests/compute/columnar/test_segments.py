@@ -38,6 +38,11 @@ QUERIES = (
     f"select {SELECTED} from meters partition by tbname count_window(5, 2)",
     "select count(*), sum(a) from d1 where a & 1 = 1 count_window(4, 1)",
     "select site, count(*), avg(d) from meters group by site",
+    "select max(upper(s)), min(concat(s, '-', cast(a as varchar(9)))), sum(floor(d)), sum(round(c, 1)), sum(a % 3), "
+    "max(cast(c as varchar(9))) from meters where s like '%X%' or substr(s, 1, 1) = 'y' partition by tbname interval(3s)",
+    "select count(*), first(to_iso8601(ts)), last(trim(s)), max(abs(a)), max(weekofyear(ts)) from meters "
+    "partition by lower(s), length(s) interval(1n)",
+    "select count(*), max(timetruncate(ts, 1n)) from meters partition by tbname state_window(replace(s, 'x', 'y'))",
 )
 SMALL = st.none() | st.integers(-3, 3)
 DOUBLES = st.none() | st.sampled_from([0.0, 1.5, -2.0, 2.5, math.nan, math.inf, 1e300])

@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.compute.columnar.arrays import Values, refuse
 from headrace.compute.columnar.columns import Arrays
-from headrace.compute.columnar.expressions import Values, evaluate
+from headrace.compute.columnar.expressions import evaluate
 from headrace.compute.columnar.partials import CellPartials, CellRules
 from headrace.compute.columnar.rows import Rows, SeriesReader, aligned_rows, apply_filter, column_types
 from headrace.compute.columnar.runs import Bools, Int64s
@@ -73,13 +74,14 @@ def window_range(plan: Plan, window: RangeWindow, max_windows: int) -> WindowRan
     if any(window.months):
         pairs = np.array(calendar_windows(window, first, end, plan.precision), np.int64).reshape(-1, 2)
         starts, lasts = pairs[:, 0], pairs[:, 1]
-        if not len(starts) or (starts[1:] <= lasts[:-1]).any():
-            raise UnsupportedError("overlapping windows of months")
+        refuse(not len(starts) or (starts[1:] <= lasts[:-1]).any(), "overlapping windows of months")
         return WindowRange(starts, lasts, end, shift, None)
     grid = WindowGrid(window.step, first, window.length)
     count = max(0, -(-(end - first) // window.step))
-    if not 0 < count <= max_windows or window.length > MAX_OVERLAPS * window.step or end > 2**62 or first < -(2**62):
-        raise UnsupportedError("number of windows")
+    refuse(
+        not 0 < count <= max_windows or window.length > MAX_OVERLAPS * window.step or end > 2**62 or first < -(2**62),
+        "number of windows",
+    )
     starts = first + np.arange(count, dtype=np.int64) * window.step
     return WindowRange(starts, np.minimum(starts + (window.length - 1), end - 1), end, shift, grid)
 
@@ -129,15 +131,13 @@ class Aggregation:
         origins = self._split_by_device() if splits else None
         self.by_device = bool(self.plan.keys) or origins is not None
         self._compile(rows, origins if origins is not None else dict.fromkeys(rows, Origin()))
-        if self.size * max(1, len(self.cell_types())) > MAX_CELLS:
-            raise UnsupportedError("too many cells")
+        refuse(self.size * max(1, len(self.cell_types())) > MAX_CELLS, "too many cells")
 
     def _over_source(self, nodes: Mapping[str, Node | None]) -> dict[str, Node]:
         names: dict[str, Node] = {argument.column: at_present(self.plan, argument.node) for argument in self.plan.arguments}
         if self.plan.identity.time is not None:
             names[TS] = self.plan.identity.time
-        if None in nodes.values():
-            raise UnsupportedError("partials of many rows")
+        refuse(None in nodes.values(), "partials of many rows")
         return {column: substitute(at_present(self.plan, node), names) for column, node in nodes.items() if node is not None}
 
     def _compile(self, rows: Mapping[str, Node], origins: Mapping[str, Origin]) -> None:

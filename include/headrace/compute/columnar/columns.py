@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.columnar.expressions import Values, evaluate, infer_type
+from headrace.compute.columnar.arrays import Values, refuse
+from headrace.compute.columnar.expressions import evaluate, type_of
 from headrace.compute.columnar.runs import Bools, Int64s, to_numpy
-from headrace.compute.nodes import Column, Node, UnsupportedError, columns_of
+from headrace.compute.nodes import Column, Node, columns_of
 from headrace.compute.plan import Plan
 from headrace.compute.plan_clauses import GroupCall
 from headrace.compute.sql_text import at_present, to_stored_type
@@ -107,7 +108,7 @@ class OutputKernel:
         """
         calls = calls or {}
         types = {column.name: column.type for column in windows} | {call.column: type_ for call, type_ in calls.items()}
-        return cls(expressions, {name: infer_type(node, types) for name, node in expressions.items()}, calls)
+        return cls(expressions, {name: type_of(node, types) for name, node in expressions.items()}, calls)
 
     def append_to(self, windows: pa.Table) -> pa.Table:
         """Return windows with the columns of the expressions; states have taken the place of rows that calls have seen.
@@ -143,14 +144,13 @@ class ProjectionKernel:
     @classmethod
     def compile(cls, plan: Plan, types: Mapping[str, pa.DataType]) -> ProjectionKernel:
         """Compile a plan over columns of these types. Raises `UnsupportedError` if kernels cannot evaluate it row by row."""
-        if plan.series.calls or plan.series.arrow_calls:
-            raise UnsupportedError("functions of neighboring rows")
+        refuse(plan.series.calls or plan.series.arrow_calls, "functions of neighboring rows")
         filter_ = at_present(plan, plan.filter) if plan.filter else None
         outputs = {output.column: to_stored_type(output.node, output.type, plan.precision) for output in plan.outputs}
         columns = plan.natural_columns | outputs
         nodes = {name: at_present(plan, node) for name, node in columns.items()}
         for node in (*nodes.values(), *([filter_] if filter_ is not None else [])):
-            infer_type(node, types)
+            type_of(node, types)
         return cls(filter_, nodes)
 
     def project(self, rows: pa.Table) -> pa.Table:

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute.columnar.arrays import Values, refuse
 from headrace.compute.columnar.columns import Arrays, evaluate_all, take
-from headrace.compute.columnar.expressions import Values, infer_type
+from headrace.compute.columnar.expressions import type_of
 from headrace.compute.columnar.runs import Bools, Groups, Int64s, Runs, Scattered, marks, ranks, stable_order, to_numpy
 from headrace.compute.nodes import Column, Node, Operation, UnsupportedError
 
@@ -46,8 +47,9 @@ class Sum:
         """Add up the values of each group. Raises `UnsupportedError` if a sum may exceed BIGINT, which Spark reports."""
         column = columns[self.column]
         values = to_numpy(pc.fill_null(column, 0))
-        if pa.types.is_integer(column.type) and float(np.abs(values).max()) * int(groups.lengths.max()) >= MAX_SUM:
-            raise UnsupportedError("a large sum")
+        refuse(
+            pa.types.is_integer(column.type) and float(np.abs(values).max()) * int(groups.lengths.max()) >= MAX_SUM, "a large sum"
+        )
         return pa.array(groups.fold(np.add, values), column.type, mask=missing(column, groups))
 
 
@@ -215,7 +217,7 @@ class CellRules:
     @classmethod
     def compile(cls, rows: Mapping[str, Node], merges: Mapping[str, Node], types: Mapping[str, pa.DataType]) -> CellRules:
         """Compile partials over columns of these types. Raises `UnsupportedError` if one is not supported."""
-        partial_types = {name: infer_type(node, types) for name, node in rows.items()}
+        partial_types = {name: type_of(node, types) for name, node in rows.items()}
         return cls(rows, partial_types, {name: reducer(node, partial_types) for name, node in merges.items()})
 
 

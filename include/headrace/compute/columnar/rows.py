@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.columnar.expressions import Values, evaluate
-from headrace.compute.nodes import TIME, Node, UnsupportedError
+from headrace.compute.columnar.arrays import Values, refuse
+from headrace.compute.columnar.expressions import evaluate
+from headrace.compute.nodes import TIME, Node
 from headrace.compute.plan import Plan
 from headrace.compute.plan_sources import Scan, SeriesRows
 from headrace.model.time import Precision
@@ -163,8 +164,7 @@ def aligned_rows(reader: SeriesReader, types: Mapping[str, pa.DataType], where: 
     ticks = [to_integers(rows.columns[TIME]) for batches in parts for rows in batches]
     instants, positions = np.unique(np.concatenate([np.empty(0, np.int64), *ticks]), return_inverse=True)
     width = len(source.columns[0])
-    if len(instants) * width > reader.max_values:
-        raise UnsupportedError("too many values to align")
+    refuse(len(instants) * width > reader.max_values, "too many values to align")
     columns: dict[str, Values] = {TIME: pa.array(instants).cast(types[TIME])}
     offset = 0
     for number, batches in enumerate(parts):
@@ -224,8 +224,7 @@ def bounded(batches: Iterable[Rows], max_values: int) -> Iterator[Rows]:
     values = 0
     for rows in batches:
         values += len(rows.devices) * len(rows.columns)
-        if values > max_values:
-            raise UnsupportedError("too many values")
+        refuse(values > max_values, "too many values")
         yield rows
 
 

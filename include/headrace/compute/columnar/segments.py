@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute.columnar.arrays import refuse
 from headrace.compute.columnar.columns import (
     Arrays,
     as_array,
@@ -23,7 +24,7 @@ from headrace.compute.columnar.columns import (
     ticks,
     to_arrays,
 )
-from headrace.compute.columnar.expressions import evaluate, infer_type
+from headrace.compute.columnar.expressions import evaluate, type_of
 from headrace.compute.columnar.partials import Reducer, is_ordered, reducer
 from headrace.compute.columnar.runs import (
     Array,
@@ -151,21 +152,18 @@ class SegmentKernel:
 
         Raise `UnsupportedError` if kernels cannot evaluate a part of the plan.
         """
-        if isinstance(plan.window, RangeWindow | RunWindow):
-            raise UnsupportedError("windows that are not made of segments")
+        refuse(isinstance(plan.window, RangeWindow | RunWindow), "windows that are not made of segments")
         filter_ = at_present(plan, plan.filter) if plan.filter else None
-        if filter_ is not None and infer_type(filter_, types) != pa.bool_():
-            raise UnsupportedError("WHERE")
+        refuse(filter_ is not None and type_of(filter_, types) != pa.bool_(), "WHERE")
         prepared = {name: at_present(plan, node) for name, node in prepared_columns(plan).items()}
-        prepared_types = {name: infer_type(node, types) for name, node in prepared.items()}
+        prepared_types = {name: type_of(node, types) for name, node in prepared.items()}
         check_types(plan, prepared_types)
         grid = interval_grid(plan)
         partials = {partial.column: partial for partial in plan.partials}
         rows = {name: at_present(plan, partial.row) for name, partial in partials.items() if partial.row is not None}
-        if len(rows) < len(partials):
-            raise UnsupportedError("partials of many rows")
+        refuse(len(rows) < len(partials), "partials of many rows")
         row_types = prepared_types | ({WSTART: BIGINT} if grid else {})
-        partial_types = {name: infer_type(node, row_types) for name, node in rows.items()}
+        partial_types = {name: type_of(node, row_types) for name, node in rows.items()}
         reducers = {name: reducer(partial.merge, partial_types) for name, partial in partials.items()}
         schema = segment_schema(plan, prepared_types, partial_types)
         used = {name for node in rows.values() for name in columns_of(node)} | set(schema.names) | {TS, *tie_breakers(plan)}
@@ -360,10 +358,8 @@ def tie_breakers(plan: Plan) -> tuple[str, ...]:
 def check_types(plan: Plan, types: Mapping[str, pa.DataType]) -> None:
     """Raise `UnsupportedError` for what is compared or ordered differently than in Spark."""
     grouped = [*key_columns(plan), *([STATE] if isinstance(plan.window, StateWindow) else [])]
-    if any(pa.types.is_floating(types[name]) or not is_ordered(types[name]) for name in grouped):
-        raise UnsupportedError("keys of this type")
-    if plan.window is not None and types.get(TS) != BIGINT:
-        raise UnsupportedError("windows without time")
+    refuse(any(pa.types.is_floating(types[name]) or not is_ordered(types[name]) for name in grouped), "keys of this type")
+    refuse(plan.window is not None and types.get(TS) != BIGINT, "windows without time")
 
 
 def segment_schema(plan: Plan, prepared: Mapping[str, pa.DataType], partials: Mapping[str, pa.DataType]) -> pa.Schema:

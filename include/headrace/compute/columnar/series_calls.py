@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.compute.columnar.expressions import Values, evaluate
+from headrace.compute.columnar.arrays import Values
+from headrace.compute.columnar.expressions import evaluate
 from headrace.compute.columnar.rows import Array, Rows, concat_rows, to_integers
 from headrace.compute.columnar.series_points import Points, first_of_each_time, join, process_part
 from headrace.compute.nodes import TIME, Column, Node

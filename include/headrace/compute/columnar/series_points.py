@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.columnar.expressions import Values
+from headrace.compute.columnar.arrays import Values
 from headrace.compute.columnar.rows import Array, Rows, full, to_integers
 from headrace.compute.functions.arrow import TIME
 from headrace.compute.functions.series_streams import SERIES, VALUE, SeriesStream

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute.columnar.arrays import Values, refuse
 from headrace.compute.columnar.cells import Aggregation
 from headrace.compute.columnar.columns import as_array, call_types, value_type
-from headrace.compute.columnar.expressions import Values, evaluate, infer_type
+from headrace.compute.columnar.expressions import evaluate, type_of
 from headrace.compute.columnar.rows import (
     RowReader,
     Rows,
@@ -63,13 +64,12 @@ def is_supported(plan: AnyPlan) -> bool:
 
 def evaluate_one_row(plan: Plan) -> pa.Table:
     """Return the result of a SELECT without FROM, or raise `UnsupportedError`."""
-    if plan.aggregated or plan.series.calls or plan.series.arrow_calls or plan.interp:
-        raise UnsupportedError("clause")
+    refuse(plan.aggregated or plan.series.calls or plan.series.arrow_calls or plan.interp, "clause")
     nodes = [stored_node(plan, output, {}, {}) for output in plan.outputs]
     names = [output.name for output in plan.outputs]
     row = pa.Table.from_arrays([as_array(evaluate(node, {}), 1) for node in nodes], names=names)
     if plan.filter is not None:
-        infer_type(condition := at_present(plan, plan.filter), {})
+        type_of(condition := at_present(plan, plan.filter), {})
         row = row.slice(0 if evaluate(condition, {}).as_py() else 1)
     return limit(plan, row)
 
@@ -84,8 +84,7 @@ class LocalPlan:
         self.source = plan.source
         self.types = source_types(plan.source, plan.precision)
         self.where = at_present(plan, plan.filter) if plan.filter else None
-        if self.where is not None and infer_type(self.where, self.types) != pa.bool_():
-            raise UnsupportedError("WHERE")
+        refuse(self.where is not None and type_of(self.where, self.types) != pa.bool_(), "WHERE")
         self.aggregation = Aggregation(plan, plan.source, self.types, self.where) if plan.aggregated else None
         self.nodes: dict[str, Node] = {}
         self.cells: dict[str, tuple[Node, int]] = {}
@@ -97,7 +96,7 @@ class LocalPlan:
             types = self.aggregation.column_types() | {call.column: type_ for call, type_ in call_types(self.plan).items()}
         for call in self.plan.series.arrow_calls:
             for node in call.inputs:
-                infer_type(at_present(self.plan, node), types)
+                type_of(at_present(self.plan, node), types)
             types[call.column] = value_type(call.type, self.plan.precision)
         types |= {name: pa.string() for name in self._device_columns()}
         shared: dict[tuple[Node, DataType], Node] = {}
@@ -105,7 +104,7 @@ class LocalPlan:
             if not self._share(output, shared):
                 self.nodes[output.column] = stored_node(self.plan, output, types, {})
         if self.plan.groups.having is not None:
-            infer_type(at_present(self.plan, self.plan.groups.having), types)
+            type_of(at_present(self.plan, self.plan.groups.having), types)
 
     def _share(self, output: Output, shared: dict[tuple[Node, DataType], Node]) -> bool:
         """Set the expression over the cells of all devices that an output is a slice of; return False if there is none.
@@ -133,14 +132,14 @@ class LocalPlan:
         """Return the result, or raise `UnsupportedError` if it takes too many rows or values, or Spark would refuse a value."""
         max_kept = None if max_result_rows is None else max_result_rows * len(self.types)
         reader = SeriesReader(self.source, rows, *time_limits(self.plan), max_kept)
-        if reader.count() > max_rows:
-            raise UnsupportedError("too many rows")
-        if max_result_rows is not None and self.aggregation is not None and self.aggregation.count > max_result_rows:
-            raise UnsupportedError("too many groups")
+        refuse(reader.count() > max_rows, "too many rows")
+        refuse(
+            max_result_rows is not None and self.aggregation is not None and self.aggregation.count > max_result_rows,
+            "too many groups",
+        )
         groups = self._groups(self.aggregation, reader) if self.aggregation is not None else self._projection(reader)
         limited = limit(self.plan, sort(self.plan, groups))
-        if max_result_rows is not None and limited.num_rows > max_result_rows:
-            raise UnsupportedError("too many result rows")
+        refuse(max_result_rows is not None and limited.num_rows > max_result_rows, "too many result rows")
         outputs = [plain(limited.column(output.column)) for output in self.plan.outputs]
         return pa.Table.from_arrays(outputs, names=[output.name for output in self.plan.outputs])
 
@@ -214,16 +213,14 @@ class LocalPlan:
 def check_shape(plan: Plan) -> None:
     """Raise `UnsupportedError` for clauses that only Spark evaluates."""
     source = plan.source
-    if not isinstance(source, SeriesRows) or not source.stored or source.slots > 1:
-        raise UnsupportedError("source")
-    if plan.window is not None and not isinstance(plan.window, RangeWindow):
-        raise UnsupportedError("window")
-    if plan.series.calls or plan.fill or plan.gap_fill or plan.interp or plan.identity.key:
-        raise UnsupportedError("clause")
-    if plan.order.distinct or plan.order.series_limit is not None or any(key.role is not ColumnRole.SERIES for key in plan.keys):
-        raise UnsupportedError("clause")
-    if any(aggregate.many for aggregate in plan.groups.aggregates):
-        raise UnsupportedError("aggregate")
+    refuse(not isinstance(source, SeriesRows) or not source.stored or source.slots > 1, "source")
+    refuse(plan.window is not None and not isinstance(plan.window, RangeWindow), "window")
+    refuse(plan.series.calls or plan.fill or plan.gap_fill or plan.interp or plan.identity.key, "clause")
+    refuse(
+        plan.order.distinct or plan.order.series_limit is not None or any(key.role is not ColumnRole.SERIES for key in plan.keys),
+        "clause",
+    )
+    refuse(any(aggregate.many for aggregate in plan.groups.aggregates), "aggregate")
 
 
 def time_limits(plan: Plan) -> tuple[int | None, int | None]:
@@ -238,18 +235,16 @@ def time_limits(plan: Plan) -> tuple[int | None, int | None]:
 
 def stored_node(plan: Plan, output: Output, types: Mapping[str, pa.DataType], names: Mapping[str, Node]) -> Node:
     node, target = substitute(at_present(plan, output.node), names), arrow_type(output.type, plan.precision)
-    if output.type.kind is not TypeKind.TIMESTAMP and infer_type(node, types) == target:
+    if output.type.kind is not TypeKind.TIMESTAMP and type_of(node, types) == target:
         return node
     node = to_stored_type(node, output.type, plan.precision)
-    if infer_type(node, types) != target:
-        raise UnsupportedError(output.name)
+    refuse(type_of(node, types) != target, output.name)
     return node
 
 
 def with_plain_text(node: Node, rows: Rows) -> Node:
     """Return an expression; raise `UnsupportedError` if it computes with the dictionary of devices."""
-    if any(pa.types.is_dictionary(rows.columns[name].type) for name in columns_of(node)):
-        raise UnsupportedError("expression of devices")
+    refuse(any(pa.types.is_dictionary(rows.columns[name].type) for name in columns_of(node)), "expression of devices")
     return node
 
 

@@ -6,13 +6,14 @@ The choice between kernels and Spark SQL is made in `compile_kernel` and `aggreg
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from headrace.compute.columnar import SegmentKernel, UnsupportedError
+from headrace.compute.columnar.arrays import compiling_for_bulk
 from headrace.compute.plan import WSTART, Plan
 from headrace.compute.plan_sources import Scan
 from headrace.compute.shares import KernelUse, ShareProvider, TaskShare, WantedShares
@@ -48,7 +49,8 @@ def aggregate_by_kernels(plan: Plan, provider: ShareProvider | None) -> KernelWi
         return None
     is_forced = provider.use is KernelUse.ALWAYS
     try:
-        scan, kernel = compile_kernel(plan)
+        with nullcontext() if is_forced else compiling_for_bulk():
+            scan, kernel = compile_kernel(plan)
         return aggregate_shares(plan, scan, kernel, provider) if is_forced or provider.is_large(scan) else None
     except (UnsupportedError, NotSupportedError) as error:
         if is_forced:
@@ -81,7 +83,8 @@ def compile_kernel(plan: Plan) -> tuple[Scan, SegmentKernel]:
 def unsupported_by_kernels(plan: Plan) -> str | None:
     """Return what kernels do not know of a plan with a window; None if they compute it."""
     try:
-        compile_kernel(plan)
+        with compiling_for_bulk():
+            compile_kernel(plan)
     except UnsupportedError as error:
         return str(error)
     return None

@@ -148,7 +148,7 @@ def contains(subject: Term, key: Term) -> Term:
     """Return `CONTAINS`: whether a JSON object has a member."""
     if subject.type is not None and subject.type.kind is not TypeKind.JSON:
         raise TypeMismatchError(f"CONTAINS takes JSON, not {subject.type}", hint="only tags of type JSON have members")
-    return Term(call("coalesce", call("array_contains", call("json_object_keys", subject.node), key.node), FALSE), BOOL)
+    return Term(call("coalesce", call("has_member", subject.node, key.node), FALSE), BOOL)
 
 
 def null_test(subject: Term, *, negated: bool) -> Term:

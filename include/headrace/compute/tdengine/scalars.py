@@ -64,9 +64,9 @@ def substring(arguments: ScalarArguments) -> Term:
 
 
 def trim(arguments: ScalarArguments) -> Term:
+    value, removed = arguments.text(0), arguments.text(1) if len(arguments.terms) > 1 else string(" ")
     side = arguments.string(2).lower() if len(arguments.terms) > 2 else "both"
-    removed = arguments.text(1) if len(arguments.terms) > 1 else string(" ")
-    return Term(call(f"trim_{side}", removed, arguments.text(0)), result_type(arguments))
+    return Term(call(f"trim_{side}", removed, value), result_type(arguments))
 
 
 def repeat(arguments: ScalarArguments) -> Term:
@@ -90,8 +90,8 @@ def characters(arguments: ScalarArguments) -> Term:
 def find_in_set(arguments: ScalarArguments) -> Term:
     """Build `find_in_set(text, list[, separator])`: the position in a list, 0 if it is missing."""
     separator = arguments.text(2) if len(arguments.terms) > 2 else string(",")
-    members = call("split", arguments.text(1), call("concat", string(r"\Q"), separator, string(r"\E")))
-    return Term(call("array_position", members, arguments.text(0)).cast("bigint"), BIGINT)
+    position = call("position_in_list", arguments.text(0), arguments.text(1), separator)
+    return Term(position.cast("bigint"), BIGINT)
 
 
 def first_byte(arguments: ScalarArguments) -> Term:

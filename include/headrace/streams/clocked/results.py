@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute import Plan, aggregate_windows, prepare
+from headrace.compute.columnar import UnsupportedError
 from headrace.compute.evaluation.interp import POINT, interpolate
 from headrace.compute.nodes import NOW, Column, bigint, columns_of, substitute
 from headrace.compute.plan import TS, WEND, WSTART, uses_neighbors
@@ -59,9 +61,10 @@ class ResultEvaluation:
         """
         first, last = int(windows.start[0]), int(windows.start[-1])
         if self.kernels is not None:
-            results = self.kernels.merge_inserts(typed_rows(self.plan, rows), None)
-            is_due = pc.and_(pc.greater_equal(results[WSTART], first), pc.less_equal(results[WSTART], last))
-            return ClockedResults(results.filter(pc.and_(is_due, results[IS_RESULT])))
+            with suppress(UnsupportedError):
+                results = self.kernels.merge_inserts(typed_rows(self.plan, rows), None)
+                is_due = pc.and_(pc.greater_equal(results[WSTART], first), pc.less_equal(results[WSTART], last))
+                return ClockedResults(results.filter(pc.and_(is_due, results[IS_RESULT])))
         frame = small_frame(self.context.spark(), typed_rows(self.plan, rows))
         return self.evaluate_frame(frame, windows, last_results, now)
 
