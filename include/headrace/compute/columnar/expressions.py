@@ -402,8 +402,12 @@ def to_even(numbers: Numbers) -> Numbers:
     return np.asarray(np.rint(numbers))
 
 
+def sign_of(numbers: Numbers) -> Numbers:
+    return np.asarray(np.where(numbers == 0, numbers, np.sign(numbers)))
+
+
 def signum(values: Values) -> Values:
-    return by_array(lambda numbers: np.where(numbers == 0, numbers, np.sign(numbers)), pa.float64())(pc.cast(values, pa.float64()))
+    return by_array(sign_of, pa.float64())(pc.cast(values, pa.float64()))
 
 
 def try_checked(kernel: Callable[[int, int], int]) -> Callable[[Values, Values], Values]:
