@@ -39,6 +39,7 @@ KEPT: dict[str, tuple[bytes, ...]] = {
     "message-json": (b'{"device":"r' + b"\xff" * 18 + b',"timestamps":[1,2],"measurements":["a"],"values":[[1],[2]]}]]:1,"meas',),
     "message-csv": (b"1,2" + b"," * 300 + b"\n1,2,3", b"\r\n1,2,3"),
     "message-line": (b"m,t=1 v=199999999999999999999999999999999999999i 1700000000000000000",),
+    "sql-tdengine": (b"INSERT INTO t1 VALUES (1, 1e-" + b"4" * 40 + b")",),
     "credentials": (b"Basic \xff", b"Taosd \xff"),
     "manifest": (b'{"backup":' * 2_000,),
     "archive": (TARGETS["archive"].seeds[0].replace("größe".encode(), b"gr\xff\xffe"),),

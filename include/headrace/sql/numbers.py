@@ -6,6 +6,8 @@ import math
 from decimal import Decimal
 from typing import Final, TypeVar
 
+from headrace.model.decimals import to_decimal
+
 MAX_FLOAT_DIGITS: Final = 15
 """A number of at most this many digits is that of the float nearest to it."""
 Number = TypeVar("Number", int, float, Decimal, int | float | Decimal)
@@ -24,7 +26,7 @@ def exact(text: str) -> float | Decimal:
     value = finite(text)
     if len(text) <= MAX_FLOAT_DIGITS:
         return value
-    number = Decimal(text)
+    number = to_decimal(text)
     return value if Decimal(repr(value)) == number else number
 
 

@@ -146,12 +146,19 @@ def convert_to(term: Term, type_: DataType, expression_context: ExpressionContex
     if type_.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
         return Term(to_real(term).cast(spark_type(type_)), type_)
     if type_.kind is TypeKind.DECIMAL:
-        number = None if is_text(term.type) else constant_number(term)
-        value = term.node if number is None else string(format(number, "f"))
-        return Term(value.try_cast(spark_type(type_)), type_)
+        return Term(exact_value(term).try_cast(spark_type(type_)), type_)
     if type_.kind is TypeKind.VARBINARY and (is_text(term.type) or term.type.kind is TypeKind.VARBINARY):
         return Term(cast(term, type_), type_)
     raise TypeMismatchError(f"{term.type} cannot be cast to {type_}")
+
+
+def exact_value(term: Term) -> Node:
+    """Return what is cast to a DECIMAL: a constant by its digits as written."""
+    if term.type is not None and is_text(term.type):
+        # Spark takes minutes for a text such as 1e-99999999.
+        return if_(call("=", term.node.try_cast("double"), double(0)), string("0"), term.node)
+    number = constant_number(term)
+    return term.node if number is None else string(format(number, "f"))
 
 
 def truncate_text(sql: Node, type_: DataType) -> Node:

@@ -9,6 +9,7 @@ from typing import Final
 from headrace.compute.nodes import FALSE, NULL, TRUE, Node, call, if_, integer, string
 from headrace.compute.terms import Term
 from headrace.compute.types import spark_type
+from headrace.model.decimals import to_decimal
 from headrace.model.types import DataType, TypeKind
 
 DECIMAL_DIGITS: Final = 38
@@ -96,7 +97,7 @@ def constant_number(term: Term) -> Decimal | None:
     match term.constant_value:
         case str(text):
             match_ = NUMBER.match(text)
-            return Decimal(match_[1]) if match_ else Decimal(0)
+            return to_decimal(match_[1]) if match_ else Decimal(0)
         case bool() | bytes() | None:
             return None
         case float(number):

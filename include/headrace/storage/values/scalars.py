@@ -14,6 +14,7 @@ from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Final
 
+from headrace.model.decimals import to_decimal
 from headrace.model.instants import midnight, parse_instant
 from headrace.model.statements import Now
 from headrace.model.time import Precision
@@ -66,7 +67,7 @@ def _number(value: object) -> Decimal:
     if isinstance(value, float):
         return Decimal(repr(value))
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
-        return Decimal(value.strip())
+        return to_decimal(value)
     return Decimal("NaN")
 
 
