@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.doors.tdengine.schemaless.lines import HEAD, NEWLINE, NO_FIELD, NO_LINE, TIME, lines_of, plain_records, separators_of
+from headrace.doors.tdengine.schemaless.lines import HEAD, NEWLINE, NO_FIELD, TIME, lines_of, plain_records, separators_of
 from headrace.doors.tdengine.schemaless.records import quoted_records
+from headrace.pipes.formats.line_protocol import NO_LINE
 from headrace.pipes.formats.records import ID, MEASUREMENTS, VALUES, Problems
 
 LINES = [
