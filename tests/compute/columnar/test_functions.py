@@ -381,3 +381,21 @@ def test_numbers_are_written_as_spark_does(small: SparkSession) -> None:
         assert len(values) > 1_000
         texts = evaluate(X.cast("string"), {"x": values}).to_pylist()
         assert [pair for pair in zip(texts, expected.to_pylist(), strict=True) if pair[0] != pair[1]] == []
+
+
+@pytest.mark.parametrize("last", [call("sin", X), call("*", L, bigint(2**62))])
+def test_a_long_choice_takes_no_longer_for_what_only_spark_computes(last: Node) -> None:
+    rows = {"x": pa.array([1.0, None]), "l": pa.array([100, None])}
+    branches = [(call("=", L, bigint(number)), bigint(number)) for number in range(60)]
+    for node in (case(branches, last), call("coalesce", *(if_(condition, L, NULL) for condition, _ in branches), last)):
+        with pytest.raises(UnsupportedError):
+            evaluate(node, rows)
+    assert evaluate(case(branches, bigint(1)), rows).to_pylist() == [1, 1]
+
+
+def test_values_that_no_row_chooses_are_not_refused() -> None:
+    rows = {"l": pa.array([100, None])}
+    large = call("*", L, bigint(2**62))
+    node = case([(call("=", L, bigint(100)), bigint(5)), (call("=", L, bigint(1)), large)], large)
+    assert evaluate(node, rows).to_pylist() == [5, None]
+    assert evaluate(call("coalesce", L, large), rows).to_pylist() == [100, None]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from functools import reduce
 from typing import Any, Final
@@ -56,36 +57,89 @@ def evaluate(node: Node, columns: Mapping[str, Values]) -> Values:
 
     Raise `UnsupportedError` if Spark would refuse a value, or is the only one to compute it.
     """
-    match node:
-        case Column(name=name) if name in columns:
-            return columns[name]
-        case Value(value=value, type=type_):
-            return pa.scalar(Decimal(value) if isinstance(value, int) and type_.startswith("decimal") else value, arrow_type(type_))
-        case Operation(name="cast" | "try_cast" as name, operands=(operand,), type=type_):
-            return applied(lambda values: cast(values, type_, is_try=name == "try_cast"), evaluate(operand, columns))
-        case Operation(name="struct" | "array"):
-            return make_compound(node, columns)
-        case Operation(name="if" | "case" | "coalesce" | "raise_error"):
-            return evaluate_choice(node, columns)
-        case Operation(name=name, operands=operands):
-            return apply(name, [evaluate(operand, columns) for operand in operands])
-        case PythonCall(operands=operands, type=type_, apply=code) if type_ in TYPES and operands:
-            arguments = [evaluate(operand, columns) for operand in operands]
-            return pa.array([], TYPES[type_]) if has_no_rows(columns) else apply_code(code, arguments)
-    raise UnsupportedError(str(node))
+    try:
+        return Evaluation(columns).values(node)
+    except UnsupportedError:
+        if has_no_rows(columns):
+            raise
+        return Evaluation(columns, by_branch=True).values(node)
 
 
-def evaluate_choice(node: Operation, columns: Mapping[str, Values]) -> Values:
-    """Return the values of an operation that evaluates not all of its operands for each row."""
-    match node.name, node.operands:
-        case "case", operands:
-            return evaluate(nested(operands), columns)
-        case "if", (condition, first, second):
-            return choose(as_condition(evaluate(condition, columns)), first, second, columns)
-        case "coalesce", operands:
-            return coalesce(operands, columns)
-    refuse(not has_no_rows(columns), "an error")
-    return pa.scalar(None, pa.null())
+@dataclass(frozen=True)
+class Evaluation:
+    """Evaluates expressions over columns.
+
+    By branch, an operand of CASE and the like is evaluated for the rows that choose it alone, as Spark may refuse it for others.
+    Else it is for all rows, which is faster.
+    """
+
+    columns: Mapping[str, Values]
+    by_branch: bool = False
+
+    def values(self, node: Node) -> Values:
+        """Return the values of an expression, or raise `UnsupportedError`."""
+        match node:
+            case Column(name=name) if name in self.columns:
+                return self.columns[name]
+            case Value(value=value, type=type_):
+                exact = Decimal(value) if isinstance(value, int) and type_.startswith("decimal") else value
+                return pa.scalar(exact, arrow_type(type_))
+            case Operation(name="cast" | "try_cast" as name, operands=(operand,), type=type_):
+                return applied(lambda values: cast(values, type_, is_try=name == "try_cast"), self.values(operand))
+            case Operation(name="struct" | "array"):
+                return self._compound(node)
+            case Operation(name="if" | "case" | "coalesce" | "raise_error"):
+                return self._choice(node)
+            case Operation(name=name, operands=operands):
+                return apply(name, [self.values(operand) for operand in operands])
+            case PythonCall(operands=operands, type=type_, apply=code) if type_ in TYPES and operands:
+                arguments = [self.values(operand) for operand in operands]
+                return pa.array([], TYPES[type_]) if has_no_rows(self.columns) else apply_code(code, arguments)
+        raise UnsupportedError(str(node))
+
+    def _choice(self, node: Operation) -> Values:
+        """Return the values of an operation that evaluates not all of its operands for each row."""
+        match node.name, node.operands:
+            case "case", operands:
+                return self.values(nested(operands))
+            case "if", (condition, first, second):
+                chosen = as_condition(self.values(condition))
+                return one_of(chosen, self._where(chosen, first), self._where(pc.invert(chosen), second))
+            case "coalesce", (only,):
+                return self.values(only)
+            case "coalesce", (first, *rest):
+                values = self.values(first)
+                return one_of(pc.is_valid(values), values, self._where(pc.is_null(values), Operation("coalesce", tuple(rest))))
+        refuse(not has_no_rows(self.columns), "an error")
+        return pa.scalar(None, pa.null())
+
+    def _where(self, condition: Values, node: Node) -> Values:
+        """Return the values of an expression, by branch only in the rows for which a condition is true, and NULL in the others."""
+        if not self.by_branch:
+            return self.values(node)
+        arrays = [values for values in self.columns.values() if not isinstance(values, pa.Scalar)]
+        size = len(arrays[0]) if arrays else 1
+        mask = pa.repeat(condition, size) if isinstance(condition, pa.Scalar) else condition
+        count = pc.sum(mask).as_py() or 0
+        if count == size and size:
+            return self.values(node)
+        kept = {name: values if isinstance(values, pa.Scalar) else values.filter(mask) for name, values in self.columns.items()}
+        values = Evaluation(kept | {ROWS: pa.nulls(count)}, by_branch=True).values(node)
+        if isinstance(values, pa.Scalar):
+            return values
+        indexes = pc.if_else(mask, pc.subtract(pc.cumulative_sum(pc.cast(mask, pa.int64())), 1), pa.scalar(None, pa.int64()))
+        return values.take(indexes)
+
+    def _compound(self, node: Operation) -> Values:
+        """Return `struct`, or a list of one `named_struct`."""
+        fields = struct_fields(node)
+        values = pc.make_struct(*(self.values(part) for _, part in fields), field_names=[name for name, _ in fields])
+        if node.name == "struct":
+            return values
+        if isinstance(values, pa.Scalar):
+            return pa.scalar([values], list_of(values.type))
+        array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        return pa.ListArray.from_arrays(pa.array(range(len(array) + 1), pa.int32()), array, list_of(array.type))
 
 
 def has_no_rows(columns: Mapping[str, Values]) -> bool:
@@ -107,27 +161,10 @@ def as_condition(values: Values) -> Values:
     return pc.fill_null(values, False)
 
 
-def coalesce(operands: tuple[Node, ...], columns: Mapping[str, Values]) -> Values:
-    """Return the first values that are not NULL. As in Spark, those that follow do not count, also if they are refused."""
-    first, *rest = operands
-    try:
-        values = [evaluate(operand, columns) for operand in operands]
-        type_ = common_type([part.type for part in values])
-        return pc.coalesce(*(typed(part, type_) for part in values))
-    except UnsupportedError:
-        if not rest:
-            raise
-        return choose(pc.is_valid(evaluate(first, columns)), first, Operation("coalesce", tuple(rest)), columns)
-
-
-def choose(condition: Values, first: Node, second: Node, columns: Mapping[str, Values]) -> Values:
-    """Return the first value where a condition is true, and the second elsewhere; what is not chosen may be refused."""
-    try:
-        values = [evaluate(first, columns), evaluate(second, columns)]
-    except UnsupportedError:
-        values = [evaluate_where(condition, first, columns), evaluate_where(pc.invert(condition), second, columns)]
-    type_ = common_type([part.type for part in values])
-    return pc.if_else(condition, *(typed(part, type_) for part in values))
+def one_of(condition: Values, first: Values, second: Values) -> Values:
+    """Return the first values where a condition is true, and the second elsewhere, in their common type."""
+    type_ = common_type([first.type, second.type])
+    return pc.if_else(condition, typed(first, type_), typed(second, type_))
 
 
 def typed(values: Values, type_: pa.DataType) -> Values:
@@ -135,22 +172,6 @@ def typed(values: Values, type_: pa.DataType) -> Values:
     if pa.types.is_null(values.type):
         return pa.scalar(None, type_)
     return values if values.type == type_ else pc.cast(values, type_, safe=False)
-
-
-def evaluate_where(condition: Values, node: Node, columns: Mapping[str, Values]) -> Values:
-    """Return the values of an expression in the rows for which a condition is true, and NULL in the others."""
-    arrays = [values for values in columns.values() if not isinstance(values, pa.Scalar)]
-    size = len(arrays[0]) if arrays else 1
-    mask = pa.repeat(condition, size) if isinstance(condition, pa.Scalar) else condition
-    count = pc.sum(mask).as_py() or 0
-    if count == size and size:
-        return evaluate(node, columns)
-    kept = {name: values if isinstance(values, pa.Scalar) else values.filter(mask) for name, values in columns.items()}
-    values = evaluate(node, kept | {ROWS: pa.nulls(count)})
-    if isinstance(values, pa.Scalar):
-        return values
-    indexes = pc.if_else(mask, pc.subtract(pc.cumulative_sum(pc.cast(mask, pa.int64())), 1), pa.scalar(None, pa.int64()))
-    return values.take(indexes)
 
 
 def common_type(types: list[pa.DataType]) -> pa.DataType:
@@ -190,18 +211,6 @@ def as_operand(values: Values, letter: str) -> Values:
 def is_number(type_: pa.DataType) -> bool:
     """Return whether a type is of integers or floating-point numbers."""
     return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
-
-
-def make_compound(node: Operation, columns: Mapping[str, Values]) -> Values:
-    """Return `struct`, or a list of one `named_struct`."""
-    fields = struct_fields(node)
-    values = pc.make_struct(*(evaluate(part, columns) for _, part in fields), field_names=[name for name, _ in fields])
-    if node.name == "struct":
-        return values
-    if isinstance(values, pa.Scalar):
-        return pa.scalar([values], list_of(values.type))
-    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    return pa.ListArray.from_arrays(pa.array(range(len(array) + 1), pa.int32()), array, list_of(array.type))
 
 
 def list_of(element: pa.DataType) -> pa.DataType:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from headrace.compute.columnar.arrays import Values, refuse
 from headrace.compute.nodes import UnsupportedError
+from headrace.model.remembering import remembered
 
 TOKEN: Final = re.compile(
     r"(?P<set>\[\^?(?:\\(?:x\{[0-9a-f]+\}|x[0-9a-fA-F]{2}|[^A-Za-z0-9]|[dwstnrf])|[^\]\[\\&])+\])"
@@ -29,7 +30,7 @@ GROUP_NAMES: Final = {True: "(?P<g>", False: "(?:"}
 ENDS_IN_BREAK: Final = f"[{BREAKS}]\\z"
 
 
-@cache
+@remembered(1_000)
 def translate(pattern: str) -> tuple[str, bool]:
     """Return Arrow's expression for one of Java's, and whether it must not be asked for texts that end in a line break.
 
