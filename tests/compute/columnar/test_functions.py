@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.compute import calendar
-from headrace.compute.columnar.expressions import evaluate, type_of
+from headrace.compute.columnar.expressions import FUNCTIONS, evaluate, type_of
 from headrace.compute.expression_context import ExpressionContext
 from headrace.compute.nodes import (
     NULL,
@@ -399,3 +400,12 @@ def test_values_that_no_row_chooses_are_not_refused() -> None:
     node = case([(call("=", L, bigint(100)), bigint(5)), (call("=", L, bigint(1)), large)], large)
     assert evaluate(node, rows).to_pylist() == [5, None]
     assert evaluate(call("coalesce", L, large), rows).to_pylist() == [100, None]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("rows", [{}, {"n": pa.nulls(2)}])
+def test_functions_of_null_are_evaluated_or_refused(name: str, rows: dict[str, pa.Array]) -> None:
+    for count in range(1, 5):
+        with suppress(UnsupportedError, TypeError):  # another number of operands
+            values = evaluate(call(name, *[N if rows else NULL] * count), rows)
+            assert isinstance(values, pa.Scalar | pa.Array)

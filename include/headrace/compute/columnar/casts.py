@@ -15,7 +15,7 @@ from headrace.compute.columnar.arrays import IN_BULK, Values, apply_code, arrow_
 from headrace.compute.nodes import UnsupportedError
 
 WHOLE: Final = re.compile(r"[+-]?[0-9]+")
-REAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?")
+REAL: Final = re.compile(r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[dDfF]?")
 SPECIAL: Final = {"inf": np.inf, "+inf": np.inf, "infinity": np.inf, "+infinity": np.inf, "-inf": -np.inf, "-infinity": -np.inf}
 TRUTHS: Final = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(("f", "false", "n", "no", "0"), False)
 BLANKS: Final = "".join(map(chr, range(33)))

@@ -195,7 +195,7 @@ def apply(name: str, values: list[Values]) -> Values:
 def applied(kernel: Callable[..., Values], *values: Values) -> Values:
     try:
         return kernel(*values)
-    except (pa.ArrowInvalid, OverflowError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
         raise UnsupportedError(str(error)) from None
 
 
@@ -273,6 +273,7 @@ def comparison(sign: str) -> Callable[[Values, Values], Values]:
     def compare(left: Values, right: Values) -> Values:
         left, right = as_common_number(left, right)
         type_ = common_type([left.type, right.type])
+        type_ = pa.bool_() if pa.types.is_null(type_) else type_
         left, right = (values if values.type == type_ else nulls_like(values, type_) for values in (left, right))
         refuse(pa.types.is_nested(type_) or pa.types.is_dictionary(type_), "a comparison of such values")
         match sign:

@@ -24,7 +24,7 @@ TOKEN: Final = re.compile(
 FLAGS: Final = re.compile(r"\(\?(s?)(i?)(u?)\)")
 BREAKS: Final = r"\n\r\x{85}\x{2028}\x{2029}"
 CLASSES: Final = {r"\s": r"[ \t\n\x0B\f\r]", r"\S": r"[^ \t\n\x0B\f\r]"}
-PARTS: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])+\]|\(\?|.", re.DOTALL)
+PARTS: Final = re.compile(r"\\.|\[(?:\\.|[^\]\[\\])++\]|\(\?|.", re.DOTALL)
 GROUP_NAMES: Final = {True: "(?P<g>", False: "(?:"}
 """Arrow gives no groups without names."""
 ENDS_IN_BREAK: Final = f"[{BREAKS}]\\z"
