@@ -222,7 +222,7 @@ shows = st.one_of(
     st.sampled_from(
         ["all ttl", "functions", "continuous queries", "device templates", "version", "current_timestamp", "pipeplugins"]
     ).map(model.TreeShow),
-    st.builds(model.TreeShow, st.just("queries"), limit=_maybe(naturals), offset=_maybe(naturals)),
+    st.builds(model.TreeShow, st.just("queries"), limit=_maybe(positives), offset=_maybe(naturals)),
     st.builds(model.KillQueries, _maybe(st.sampled_from(["1:2", "it's"]))),
     st.builds(model.TreeShow, st.just("triggers"), details=st.booleans()),
     st.builds(model.TreeShow, st.just("pipe"), name=pipe_names),
