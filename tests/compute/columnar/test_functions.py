@@ -409,3 +409,9 @@ def test_functions_of_null_are_evaluated_or_refused(name: str, rows: dict[str, p
         with suppress(UnsupportedError, TypeError):  # another number of operands
             values = evaluate(call(name, *[N if rows else NULL] * count), rows)
             assert isinstance(values, pa.Scalar | pa.Array)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1e" + "9" * 20, None), ("-1e-" + "9" * 20, 0), ("1e-99999999", 0), ("1.5", 1.5)])
+def test_texts_with_any_exponent_are_cast_to_decimals(text: str, expected: float | None) -> None:
+    values = evaluate(T.try_cast("decimal(10,2)"), {"t": pa.array([text])}).to_pylist()
+    assert [None if value is None else float(value) for value in values] == [expected]

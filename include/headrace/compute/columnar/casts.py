@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from headrace.compute.columnar.arrays import IN_BULK, Values, apply_code, arrow_type, by_row, refuse
 from headrace.compute.nodes import UnsupportedError
+from headrace.model.decimals import to_decimal
 
 WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 REAL: Final = re.compile(r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[dDfF]?")
@@ -125,7 +126,11 @@ def read_real(text: str, type_: pa.DataType) -> float | None:
 
 
 def read_decimal(text: str, type_: pa.DataType) -> Decimal | None:
-    return fitted(Decimal(bare), type_) if REAL.fullmatch(bare := trimmed(text)) and bare[-1] not in "dDfF" else None
+    bare = trimmed(text)
+    if not REAL.fullmatch(bare) or bare[-1] in "dDfF":
+        return None
+    number = to_decimal(bare)
+    return fitted(number, type_) if number.is_finite() else None
 
 
 def trimmed(text: str) -> str:

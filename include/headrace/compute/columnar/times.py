@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import cache, partial
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from headrace.compute.columnar.arrays import TIMESTAMP, Numbers, Values, by_arra
 from headrace.compute.nodes import UnsupportedError
 from headrace.model import instants
 from headrace.model.calendar_windows import add_months, first_days, months_of
+from headrace.model.remembering import remembered
 from headrace.model.zones import ZoneClock, zone_clock
 
 SECOND: Final = 1_000_000
@@ -52,8 +53,8 @@ def zone_function(convert: Callable[[ZoneClock, Numbers], Numbers]) -> Callable[
 
 def thousandths(values: Numbers) -> Numbers:
     # Spark divides as DOUBLE.
-    found: Numbers = np.floor(values.astype(np.float64) / 1000).astype(np.int64)
-    return found
+    whole: Numbers = np.floor(values.astype(np.float64) / 1000).astype(np.int64)
+    return whole
 
 
 def week_of_year(days: Numbers) -> Numbers:
@@ -94,7 +95,7 @@ def format_wall(micros: int, pattern: str) -> str:
     return "".join(FORMATS[token](wall) if token in FORMATS else literal for token, literal in tokens(pattern))
 
 
-@cache
+@remembered(1_000)
 def tokens(pattern: str) -> tuple[tuple[str, str], ...]:
     """Return each part of a pattern of Java as a token or, with an empty one, as literal text."""
     return tuple(split_pattern(pattern))
@@ -164,7 +165,7 @@ def parse_instant(text: str, zone: str) -> int | None:
     return int(zone_clock(zone).instants(np.array([micros // SECOND]))[0]) * SECOND + micros % SECOND
 
 
-@cache
+@remembered(1_000)
 def parser(pattern: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return the expressions of the usual texts of a pattern, and of all that Java may read."""
     parts = [PARSED.get(token) if token else re.escape(literal) for token, literal in tokens(pattern)]
