@@ -93,7 +93,7 @@ class Writer:
     def _statement(self, operation: str, subtable: int) -> str:
         last = self.newest.get(subtable, 0)
         ms = max(last + 1, round(time.time() * 1000))
-        if operation == "delete":
+        if operation == "delete" and last:  # a subtable without rows does not exist yet
             return f"DELETE FROM readings_{subtable} WHERE ts BETWEEN {ms - 2_000} AND {ms - 1_000}"
         if operation == "late":
             ms -= self.random.randrange(LATE_MS)
