@@ -381,3 +381,23 @@ def test_the_series_of_a_tree_are_told_apart_by_its_own_series_key() -> None:
     with pytest.raises(InvalidStreamError, match="mixes its subtables") as mixed:
         check(sql.format(" partition by tbname"), language, tree)
     assert mixed.value.hint == "add PARTITION BY device"
+
+
+@pytest.mark.parametrize(
+    ("sql", "marked"),
+    [
+        ("watermark 0s into out as select count(*) from old partition by tbname count_window(5)", "0s"),
+        ("watermark 1s ignore expired 0 into out as select count(*) from old partition by tbname count_window(5)", "0"),
+        ("into out as select count(*) from old state_window(n)", "state_window(n)"),
+        (
+            "into out as select count(*) from old event_window start with n > 1 end with n > 2",
+            "event_window start with n > 1 end with n > 2",
+        ),
+    ],
+)
+def test_an_error_points_to_the_option_or_window_that_is_wrong(env_with_targets: StreamEnvironment, sql: str, marked: str) -> None:
+    statement = f"create stream s trigger at_once {sql}"
+    with pytest.raises(InvalidStreamError) as refused:
+        env_with_targets.create(statement)
+    assert refused.value.span is not None
+    assert statement[refused.value.span.start : refused.value.span.end] == marked

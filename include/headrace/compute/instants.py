@@ -6,7 +6,6 @@ from datetime import tzinfo
 
 from headrace.errors import DataError, LimitError
 from headrace.model import instants
-from headrace.model.spans import Span
 from headrace.model.time import UNIT_NAMES, Duration, Precision
 
 
@@ -23,23 +22,23 @@ def is_utc(name: str) -> bool:
     return name.upper() in ("UTC", "Z", "GMT", "ETC/UTC", "+00:00", "-00:00", "UTC+0")
 
 
-def fixed_ticks(duration: Duration, what: str, precision: Precision, span: Span | None) -> int:
+def fixed_ticks(duration: Duration, what: str, precision: Precision) -> int:
     """Return a duration in ticks. Raise `LimitError` if it is in months or years, negative, or no multiple of the tick."""
     if duration.is_calendar:
         raise LimitError(
-            f"{what} may not be in months or years, as {duration} is", hint="use weeks, days or shorter units", span=span
+            f"{what} may not be in months or years, as {duration} is", hint="use weeks, days or shorter units", span=duration.span
         )
     if duration.count < 0:
-        raise LimitError(f"{what} {duration} is negative", span=span)
-    check_ticks(what, duration, precision, span)
+        raise LimitError(f"{what} {duration} is negative", span=duration.span)
+    check_ticks(what, duration, precision)
     return duration.ticks(precision)
 
 
-def check_ticks(what: str, duration: Duration, precision: Precision, span: Span | None) -> None:
+def check_ticks(what: str, duration: Duration, precision: Precision) -> None:
     """Raise `LimitError` if a duration is not a multiple of the tick, which would truncate it."""
     if not duration.is_calendar and duration.nanoseconds % precision.nanoseconds:
         unit = UNIT_NAMES[tick_unit(precision)]
-        raise LimitError(f"{what} {duration} is not a multiple of one {unit}, the tick of the database", span=span)
+        raise LimitError(f"{what} {duration} is not a multiple of one {unit}, the tick of the database", span=duration.span)
 
 
 def tick_unit(precision: Precision) -> str:

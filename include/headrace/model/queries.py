@@ -57,6 +57,8 @@ class CountClause:
     count: int
     sliding: int | None = None
     span: Span | None = field(default=None, compare=False)
+    count_span: Span | None = field(default=None, compare=False)
+    sliding_span: Span | None = field(default=None, compare=False)
 
 
 WindowClause = IntervalClause | SessionClause | StateClause | EventClause | CountClause

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from headrace.model.spans import Span
 
 TickRanges = tuple[tuple[int, int], ...]
 """Ranges of ticks, both ends inclusive."""
@@ -60,6 +62,7 @@ class Duration:
 
     count: int
     unit: str
+    span: Span | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.count}{self.unit}"

@@ -29,6 +29,7 @@ class TimeRange:
     start: Expression
     end: Expression
     left_open: bool = False
+    span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class GroupByCount:
     expression: Expression
     count: int
     ignore_null: bool = True
+    count_span: Span | None = field(default=None, compare=False)
 
 
 RowGrouping = GroupByVariation | GroupByCondition | GroupBySession | GroupByCount

@@ -21,6 +21,7 @@ from headrace.model.continuous_queries import ContinuousQuery, Schedule, first_e
 from headrace.model.expressions import Call, ColumnRef, Literal, walk
 from headrace.model.jobs import JobDefinition
 from headrace.model.paths import join_path, split_path
+from headrace.model.spans import Span
 from headrace.model.time import Precision
 from headrace.model.tree_queries import CompoundDuration, TimeRange, TreeQuery
 from headrace.model.tree_statements import CreateContinuousQuery
@@ -107,36 +108,49 @@ def length_ms(duration: CompoundDuration) -> int:
 def check_schedule(statement: CreateContinuousQuery, schedule: Schedule, min_every: int) -> None:
     """Raise `ProgrammingError` for the first rule that a schedule breaks, in IoTDB's order."""
     every, start, end = schedule.every, schedule.start_offset, schedule.end_offset
+    grouping = statement.query.grouping
+    interval = statement.every or (grouping and grouping.time and grouping.time.interval)
+    since = statement.start_offset or interval
     rules = (
         (
             every < min_every,
             f"Every interval [{every}] should not be lower than the `continuous_query_minimum_every_interval` [{min_every}] "
             "configured.",
             "make EVERY longer, or set HEADRACE_CQ_MIN_EVERY_MS",
+            interval,
         ),
-        (start <= 0, "The start time offset should be greater than 0.", "RANGE begins this long before the execution"),
-        (start <= end, "The start time offset should be greater than end time offset.", "swap the lengths of RANGE"),
+        (start <= 0, "The start time offset should be greater than 0.", "RANGE begins this long before the execution", since),
+        (
+            start <= end,
+            "The start time offset should be greater than end time offset.",
+            "swap the lengths of RANGE",
+            statement.end_offset or since,
+        ),
         (
             start < every,
             "The start time offset should be greater than or equal to every interval.",
             "make RANGE at least as long as EVERY, so that no rows are left out",
+            since,
         ),
     )
-    for is_broken, message, hint in rules:
+    for is_broken, message, hint, duration in rules:
         if is_broken:
-            raise invalid(statement, message, hint)
+            raise invalid(message, hint, duration[0].span if duration else statement.query.span)
 
 
 def check_query(statement: CreateContinuousQuery) -> None:
     """Raise `ProgrammingError` unless the query leaves its range to the schedule and says where its result goes."""
     query = statement.query
     if not query.into:
-        raise invalid(statement, "The query body misses an INTO clause.", "write SELECT … INTO root.target(measurement) FROM …")
+        hint = "write SELECT … INTO root.target(measurement) FROM …"
+        raise invalid("The query body misses an INTO clause.", hint, query.span)
     if query.grouping is not None and query.grouping.time is not None and query.grouping.time.range is not None:
         hint = "write GROUP BY (1m) alone; RANGE gives the range"
-        raise invalid(statement, "Specifying time range in GROUP BY TIME clause is prohibited.", hint)
-    if query.where is not None and TIME in walk(query.where):
-        raise invalid(statement, "Specifying time filters in the query body is prohibited.", "RANGE gives the range")
+        span = query.grouping.time.range.span
+        raise invalid("Specifying time range in GROUP BY TIME clause is prohibited.", hint, span)
+    time = next((node for node in walk(query.where) if node == TIME), None) if query.where is not None else None
+    if time is not None:
+        raise invalid("Specifying time filters in the query body is prohibited.", "RANGE gives the range", time.span)
 
 
 def check_body(statement: CreateContinuousQuery, schedule: Schedule, context: Context) -> None:
@@ -150,9 +164,9 @@ def check_body(statement: CreateContinuousQuery, schedule: Schedule, context: Co
         raise error.with_status(TreeStatus.INTERNAL_SERVER_ERROR) from None
 
 
-def invalid(statement: CreateContinuousQuery, message: str, hint: str) -> ProgrammingError:
+def invalid(message: str, hint: str, span: Span | None) -> ProgrammingError:
     """Return the error for a broken rule."""
-    return ProgrammingError(f"CQ: {message}", hint=hint, span=statement.query.span).with_status(TreeStatus.INTERNAL_SERVER_ERROR)
+    return ProgrammingError(f"CQ: {message}", hint=hint, span=span).with_status(TreeStatus.INTERNAL_SERVER_ERROR)
 
 
 def restricted(query: TreeQuery, start: int, end: int) -> TreeQuery:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 from headrace.errors import LimitError, NotSupportedError, SqlSyntaxError
@@ -203,10 +204,10 @@ class Cursor:
         return number
 
     def _bounded(self, duration: Duration, span: Span) -> Duration:
-        """Return a duration, or raise `LimitError` if milliseconds of 64 bits, or months of 32, cannot count it."""
+        """Return a duration with its span, or raise `LimitError` if milliseconds of 64 bits, or months of 32, cannot count it."""
         if duration.months > MAX_MONTHS or duration.fixed_ticks(Precision.MILLISECOND) > MAX_INT64:
             raise LimitError(f"{duration} is longer than the range of timestamps", hint="use a shorter duration", span=span)
-        return duration
+        return replace(duration, span=span)
 
     def _parse_exists(self) -> bool:
         """Parse `[IF EXISTS]`."""

@@ -77,10 +77,13 @@ class WindowParser(FormParser):
 
     def _parse_count(self, start: int) -> WindowClause:
         self._expect("(")
-        count = self._parse_integer()
+        at = self._index
+        count, count_span = self._parse_integer(), self._span(at)
+        at = self._index + 1
         sliding = self._parse_count_step() if self._accept(",") else None
+        sliding_span = None if sliding is None else self._span(at)
         self._expect(")")
-        return CountClause(count, sliding, self._span(start))
+        return CountClause(count, sliding, self._span(start), count_span, sliding_span)
 
     def _parse_count_step(self) -> int:
         step = None if self._token.kind in NAME_TYPES else self._parse_integer()

@@ -104,9 +104,9 @@ def make_interp_plan(query: Query, resolver: PointResolver) -> InterpPlan:
         raise ProgrammingError(
             "INTERP needs EVERY, unless RANGE is one instant", hint="add EVERY, for example EVERY(1s)", span=query.span
         )
-    every = 1 if clause.every is None else fixed_ticks(clause.every, "EVERY", precision, query.span)
+    every = 1 if clause.every is None else fixed_ticks(clause.every, "EVERY", precision)
     if every < 1:
-        raise LimitError(f"EVERY {clause.every} is shorter than the tick of the database", span=query.span)
+        raise LimitError(f"EVERY {clause.every} is shorter than the tick of the database", span=getattr(clause.every, "span", None))
     if first is not None and last is not None and not (first.relative or last.relative):
         check_points(first.ticks, last.ticks, every)
     fill = query.fill or FillClause(FillMode.NONE)

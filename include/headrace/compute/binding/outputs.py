@@ -54,7 +54,8 @@ def bind_fill_values(fill: FillClause, binder: Binder, outputs: tuple[Output, ..
 def cast_fill_values(fill: FillClause, binder: Binder, types: Sequence[DataType], what: str, hint: str) -> tuple[Node, ...]:
     """Bind the constants of FILL(VALUE, …) and cast them to the types of what they fill, which must be as many."""
     if len(fill.values) != len(types):
-        raise ProgrammingError(f"FILL has {len(fill.values)} values for {len(types)} {what}", hint=hint, span=fill.span)
+        surplus = next(iter(fill.values[len(types) :]), fill)
+        raise ProgrammingError(f"FILL has {len(fill.values)} values for {len(types)} {what}", hint=hint, span=surplus.span)
     cast, context = binder.language.operators.cast, binder.expression_context
     return tuple(cast(binder.bind(node), type_, context).node for node, type_ in zip(fill.values, types, strict=True))
 

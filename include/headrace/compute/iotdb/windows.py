@@ -67,13 +67,15 @@ def time_window(clause: GroupByTime, rows: Binder, names: Environment) -> RangeW
     length_months, length = window_length(clause.interval, names.precision)
     step_months, step = window_length(clause.step or clause.interval, names.precision)
     if length <= 0 and not length_months:
-        raise LimitError("The second parameter time interval should be a positive integer.", hint="such as 1m", span=clause.span)
+        message = "The second parameter time interval should be a positive integer."
+        raise LimitError(message, hint="such as 1m", span=clause.interval[0].span)
     if step <= 0 and not step_months:
-        raise LimitError("The third parameter time slidingStep should be a positive integer.", hint="such as 1m", span=clause.span)
+        message = "The third parameter time slidingStep should be a positive integer."
+        raise LimitError(message, hint="such as 1m", span=(clause.step or clause.interval)[0].span)
     first, end = (constant_bound(node, rows) for node in (clause.range.start, clause.range.end))
     if first.present == end.present and first.ticks >= end.ticks:
         raise LimitError(
-            "Start time should be smaller than endTime in GroupBy", hint="swap the ends of the range", span=clause.span
+            "Start time should be smaller than endTime in GroupBy", hint="swap the ends of the range", span=clause.range.span
         )
     return RangeWindow(first, end, length, step, (length_months, step_months), names.timezone, clause.range.left_open)
 
@@ -153,7 +155,7 @@ def session_window(clause: GroupBySession, _: Binder, names: Environment) -> Ses
 def count_window(clause: GroupByCount, rows: Binder, _: Environment) -> RunWindow:
     if clause.count <= 0:
         raise LimitError(
-            "The size of GROUP BY COUNT should be greater than 0", hint="give a number of rows", span=clause.expression.span
+            "The size of GROUP BY COUNT should be greater than 0", hint="give a number of rows", span=clause.count_span
         )
     return RunWindow("count", control_argument(clause.expression, rows), size=clause.count, ignore_null=clause.ignore_null)
 

@@ -104,7 +104,7 @@ class GroupParser(TreeExpressions):
         if _is_before(end, start):
             text = "Start time should be smaller than endTime in GroupBy"
             self._semantic(text, self._span(begin), hint="exchange them")
-        return TimeRange(start, end, left_open)
+        return TimeRange(start, end, left_open, self._span(begin))
 
     # Windows by rows
 
@@ -132,7 +132,9 @@ class GroupParser(TreeExpressions):
     def _parse_count_group(self) -> RowGrouping:
         expression = self._parse_group_expression("count")
         self._expect(",")
-        return GroupByCount(expression, self._parse_integer(), self._parse_ignore_null())
+        start = self._index
+        count, span = self._parse_integer(), self._span(start)
+        return GroupByCount(expression, count, self._parse_ignore_null(), span)
 
     def _parse_group_expression(self, what: str) -> Expression:
         start = self._index

@@ -107,7 +107,7 @@ def check_shape(statement: CreateStream, source: Relation, language: Language) -
         raise InvalidStreamError("DISTINCT is not allowed in a stream query", hint="remove DISTINCT", span=query.span)
     if isinstance(query.window, StateClause) or query.window is None:
         subject = "a query without a window" if query.window is None else "a state window"
-        require_split(subject, query.span, query, source, language)
+        require_split(subject, query.window.span if query.window else query.span, query, source, language)
 
 
 def check_subtable_name(statement: CreateStream, _: Relation, _language: Language) -> None:
@@ -140,9 +140,11 @@ def check_count_window(statement: CreateStream, source: Relation, language: Lang
         return
     require_split("a count window", window.span, statement.query, source, language)
     if options.watermark.count <= 0:
-        raise InvalidStreamError("a count window needs a WATERMARK above 0", hint="add WATERMARK 10s", span=window.span)
+        span = statement.option_spans.get("watermark", window.span)
+        raise InvalidStreamError("a count window needs a WATERMARK above 0", hint="add WATERMARK 10s", span=span)
     if not options.ignore_expired:
-        raise InvalidStreamError("a count window needs IGNORE EXPIRED 1", hint="remove IGNORE EXPIRED 0", span=window.span)
+        span = statement.option_spans.get("ignore_expired", window.span)
+        raise InvalidStreamError("a count window needs IGNORE EXPIRED 1", hint="remove IGNORE EXPIRED 0", span=span)
 
 
 def check_composite_key(statement: CreateStream, source: Relation, _language: Language) -> None:
