@@ -12,7 +12,7 @@ from headrace.doors.options import DoorOptions
 from headrace.doors.tdengine.door import TDengineDoor
 from headrace.service.session import Session
 from tests.doors.conftest import PASSWORD, Served
-from tests.doors.iotdb.test_door import make_certificate
+from tests.support.certificates import make_certificate
 
 
 def test_who_may_not_write_learns_nothing_of_the_table(served: Served) -> None:

@@ -28,6 +28,8 @@ PREFIX: Final = struct.Struct("<4sIQ")
 MAX_HEADER_BYTES: Final = 16 << 20
 DICTIONARY_BATCH, RECORD_BATCH = 2, 3
 """Kinds of messages of an Arrow IPC stream."""
+OLD_COMPRESSION: Final = b"ARROW:experimental_compression"
+"""By this key of its metadata, Arrow 0.17 said that a batch is compressed, and Arrow still reads that."""
 PIPE_BYTES: Final = 1 << 20
 """What an unprivileged process may ask for. A larger pipe needs fewer switches between the processes."""
 
@@ -73,7 +75,7 @@ class Message:
             with pa.ipc.open_stream(pa.py_buffer(self.body)) as reader:
                 table = reader.read_all()
             table.validate(full=True)
-        except (pa.ArrowException, ValueError, OSError, struct.error) as error:
+        except (pa.ArrowException, ValueError, OSError, IndexError, struct.error) as error:
             raise GarbageError(f"not an Arrow stream: {error}") from None
         return table
 
@@ -201,7 +203,7 @@ def stream_of(table: Rows) -> pa.Buffer:
 
 
 def is_compressed(metadata: bytes) -> bool:
-    """Return whether a message of an Arrow IPC stream has compressed buffers. Raise `struct.error` if it is none.
+    """Return whether a message of an Arrow IPC stream has compressed buffers. Raise `struct.error` or `IndexError` if it is none.
 
     See `Message.fbs` and FlatBuffers' binary format: a table begins with its distance from the offsets of its fields.
     """
@@ -217,6 +219,8 @@ def is_compressed(metadata: bytes) -> bool:
         """Return the table to which a field refers."""
         return place + int(struct.unpack_from("<I", metadata, place)[0])
 
+    if OLD_COMPRESSION in metadata:
+        return True
     message = follow(0)
     kind, content = field_of(message, 1), follow(field_of(message, 2))
     if metadata[kind] == DICTIONARY_BATCH:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 import socket
 import threading
 from collections.abc import Sequence
@@ -14,11 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 import headrace
 from headrace.compute import AnyPlan
@@ -41,19 +34,9 @@ from headrace.settings import load
 from tests.doors.iotdb.conftest import PASSWORD, USER, authenticate, opened_door
 from tests.doors.iotdb.test_hostile_clients import insert
 from tests.pipes.thrift import unlimited
+from tests.support.certificates import make_certificate
 
 HOST = "127.0.0.1"
-
-
-def make_certificate(folder: Path) -> None:
-    """Write a new key and its certificate."""
-    key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "door.example")])
-    alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(HOST))])
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + dt.timedelta(days=1))
-    certificate = builder.add_extension(alternative, critical=False).sign(key, hashes.SHA256())
-    (folder / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    (folder / "certificate.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
 
 
 def log_in(door: IotdbDoor, certificate: Path | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.doors.options import DoorOptions, door_options
@@ -20,43 +19,38 @@ class FlightDoor:
 
     def __init__(self, gate: Gate, options: DoorOptions) -> None:
         """Remember where to listen."""
-        self._gate, self._options, self._port = gate, options, options.port
+        from headrace.doors.flight.front import Front
+
+        self._gate, self._options = gate, options
+        self._front = Front(options, gate.context.settings.door_connections)
 
     @property
     def address(self) -> str:
         """The address at which it listens."""
-        return with_port(self._options.host, self._port)
+        return with_port(self._options.host, self._front.port)
 
     def start(self) -> None:
-        """Listen."""
+        """Listen.
+
+        Raises:
+            ConfigurationError: The port cannot be bound, or the certificate cannot be read.
+        """
         from headrace.doors.flight.logins import Logins
         from headrace.doors.flight.server import FlightSqlServer
 
-        scheme = "grpc+tls" if self._options.uses_tls else "grpc"
         self._logins = Logins(self._gate)
+        self._server = FlightSqlServer(self._front, self._logins)
         try:
-            self._server = FlightSqlServer(f"{scheme}://{self.address}", self._logins, self._certificates())
-        except OSError as error:
-            raise ConfigurationError(
-                f"port {self._port} of {self._options.host} cannot be bound: {error}",
-                hint="set HEADRACE_FLIGHT_PORT to a free port",
-            ) from None
-        self._port = self._server.port
+            self._front.start()
+        except ConfigurationError:
+            self._server.shutdown()
+            raise
 
     def stop(self) -> None:
         """Stop, and close all connections."""
+        self._front.stop()
         self._server.shutdown()
         self._logins.close_all()
-
-    def _certificates(self) -> list[tuple[bytes, bytes]]:
-        if not self._options.uses_tls:
-            return []
-        try:
-            return [(Path(self._options.certificate).read_bytes(), Path(self._options.key).read_bytes())]
-        except OSError as error:
-            raise ConfigurationError(
-                f"the certificate cannot be read: {error}", hint="set HEADRACE_TLS_CERTIFICATE and HEADRACE_TLS_KEY to PEM files"
-            ) from None
 
 
 def create_flight_door(gate: Gate) -> FlightDoor | None:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from urllib.parse import unquote
 
 import pyarrow.flight as flight
 
@@ -58,11 +57,6 @@ def header(headers: Headers, *names: str) -> str:
     return next((str(headers[name][0]) for name in names if headers.get(name)), "")
 
 
-def peer_address(peer: str) -> str:
-    """Return the address of a peer of gRPC, such as `ipv4:10.0.0.7:1234`, as host:port."""
-    return unquote(peer.partition(":")[2])
-
-
 class Logins:
     """The connections of clients by token. Thread-safe.
 
@@ -101,13 +95,13 @@ class Logins:
         login.used = time.monotonic()
         return login
 
-    def enter(self, login: Login, peer: str, forwarded: str) -> DoorConnection:
-        """Return the connection of a call that comes from a peer of gRPC, and open it if it is not yet.
+    def enter(self, login: Login, address: str, forwarded: str) -> DoorConnection:
+        """Return the connection of a call that comes from an address, as host:port, and open it if it is not yet.
 
         Raises:
             AuthenticationError: The password is wrong, or another one by now, or the user is gone.
         """
-        origin = Origin(DOOR, client_address(peer_address(peer), forwarded, self._proxies))
+        origin = Origin(DOOR, client_address(address, forwarded, self._proxies))
         with login.lock:
             if login.connection is None:
                 try:

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from headrace.doors.flight.errors import with_flight_errors
+from headrace.doors.flight.front import Front
 from headrace.doors.flight.limits import FlightLimits, limited
 from headrace.doors.flight.logins import LoginFactory, Logins, NoHandshake
 from headrace.doors.flight.metadata import METADATA
 from headrace.doors.flight.statements import ClientStatements, parameter_rows
 from headrace.doors.gate import DoorConnection
-from headrace.errors import NotSupportedError
+from headrace.errors import NotSupportedError, OperationalError
 from headrace.runtime.flight_sql import (
     CANCELED,
     CLOSED,
@@ -47,8 +48,9 @@ def as_call(method: Callable[P, T]) -> Callable[P, T]:
     @wraps(method)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         server, context = cast(FlightSqlServer, args[0]), cast(Any, args[1])
-        call = context.get_middleware("login")
-        connection = server._logins.enter(call.login, context.peer(), call.forwarded)
+        call, peer = context.get_middleware("login"), context.peer()
+        connection = server._logins.enter(call.login, server._front.address_of(peer), call.forwarded)
+        server._front.log_in(peer, connection.user)
         with server._limits.call(connection.user):
             return method(*args, **kwargs)
 
@@ -58,14 +60,14 @@ def as_call(method: Callable[P, T]) -> Callable[P, T]:
 class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
     """Answers the calls of clients, each on a connection of its user."""
 
-    def __init__(self, location: str, logins: Logins, tls: list[tuple[bytes, bytes]] | None = None) -> None:
-        """Bind an address: `grpc://host:port`, or `grpc+tls://host:port` with pairs of certificate and key."""
-        self._logins = logins
+    def __init__(self, front: Front, logins: Logins) -> None:
+        """Listen behind a front, which is not started yet."""
+        self._front, self._logins = front, logins
         self._limits = FlightLimits()
         self._clients: dict[str, ClientStatements] = {}
         self._lock = threading.Lock()
         middleware = {"login": LoginFactory(logins)}
-        super().__init__(location, auth_handler=NoHandshake(), tls_certificates=tls or [], middleware=middleware)
+        super().__init__(f"grpc+unix://{front.server_path}", auth_handler=NoHandshake(), middleware=middleware)
 
     @with_flight_errors
     @as_call
@@ -116,21 +118,23 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
     @as_call
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Take a statement that changes something, parameters of a prepared one, or rows to write."""
+        with self._front.whole(context.peer()) as check:
+            self._put(self._client(context), descriptor, reader, checked(reader, context, check), writer)
+
+    def _put(self, client: ClientStatements, descriptor: Any, reader: Any, batches: Iterator[pa.RecordBatch], writer: Any) -> None:
         name, command = decode_command(descriptor.command or b"")
-        client = self._client(context)
-        batches = limited(chunk.data for chunk in reader)
         if name == "CommandStatementUpdate":
             affected = client.connection.execute(command.query).affected
         elif name == "CommandPreparedStatementUpdate":
-            affected = client.update_prepared(command.prepared_statement_handle, parameter_rows(batches))
+            affected = client.update_prepared(command.prepared_statement_handle, parameter_rows(limited(batches)))
         elif name == "CommandPreparedStatementQuery":
-            client.prepared(command.prepared_statement_handle).parameters = parameter_rows(batches)
+            client.prepared(command.prepared_statement_handle).parameters = parameter_rows(limited(batches))
             # Clients continue with the handle of the answer, also if it is empty.
             handle = command.prepared_statement_handle
             writer.write(pa.py_buffer(encode("DoPutPreparedStatementResult", prepared_statement_handle=handle)))
             return
         elif name == "CommandStatementIngest":
-            affected = ingest(client.connection, command, reader, self._limits)
+            affected = ingest(client.connection, command, pa.RecordBatchReader.from_batches(reader.schema, batches), self._limits)
         else:
             raise not_supported(name)
         writer.write(pa.py_buffer(encode("DoPutUpdateResult", record_count=affected)))
@@ -213,7 +217,16 @@ def not_supported(name: str) -> NotSupportedError:
     return NotSupportedError(f"{name} is not supported", hint="use statements, prepared statements, or ingestion into tables")
 
 
-def ingest(connection: DoorConnection, command: Any, reader: Any, limits: FlightLimits) -> int:
+def checked(reader: Any, context: Any, check: Callable[[], None]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that a client sends; raise an error unless they are all that it has sent."""
+    for chunk in reader:
+        yield chunk.data
+    check()
+    if context.is_cancelled():
+        raise OperationalError("the client has canceled the call", hint="send all rows")
+
+
+def ingest(connection: DoorConnection, command: Any, reader: pa.RecordBatchReader, limits: FlightLimits) -> int:
     """Write rows into the table that a command names; return their number. Columns are matched by name.
 
     Raises:
@@ -226,7 +239,7 @@ def ingest(connection: DoorConnection, command: Any, reader: Any, limits: Flight
         raise NotSupportedError("there are no temporary tables", hint="name a table that exists")
     database = command.schema or connection.session.database
     table = f"{database}.{command.table}" if database else command.table
-    with connection.lock, limits.received(connection.user, reader.to_reader()) as rows:
+    with connection.lock, limits.received(connection.user, reader) as rows:
         connection.check()
         connection.sql = f"append to {table}"
         return Connection(connection.session).append(rows, table)

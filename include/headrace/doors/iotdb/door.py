@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import socket
 import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +21,7 @@ from headrace.doors.iotdb.frames import MAX_PENDING_BYTES, FrameProtocol
 from headrace.doors.iotdb.transfer_memory import RequestMemory
 from headrace.doors.iotdb.wire import MalformedCallError, read_call
 from headrace.doors.options import DoorOptions, door_options
+from headrace.doors.sockets import allow_files, peer_name
 from headrace.doors.tls import server_context
 from headrace.model.connections import Origin
 from headrace.runtime.budget import Budget
@@ -41,7 +40,6 @@ MAX_USER_CALLS: Final = 32
 """Those of one user among them, or of one address that has not logged in."""
 MAX_USER_BYTES: Final = MAX_PENDING_BYTES // 4
 BACKLOG: Final = 1_024
-SPARE_FILES: Final = 1_024
 STOP_S: Final = 5.0
 
 
@@ -213,18 +211,3 @@ def answer_frame(client: Client, frame: bytes) -> Answer:
 def handle(client: Client, frame: bytes) -> bytes:
     """Return the frame of the answer to a call."""
     return answer(client, read_call(frame, PARAMETERS))
-
-
-def peer_name(transport: asyncio.BaseTransport) -> str:
-    """Return the address of a client, as host:port."""
-    peer = transport.get_extra_info("peername")
-    return f"{peer[0]}:{peer[1]}" if peer else "?"
-
-
-def allow_files(connections: int) -> None:
-    """Let the process have as many open files as connections need, as far as the system allows it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
