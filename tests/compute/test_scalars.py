@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.compute import evaluate
-from headrace.compute.columnar.tree_plans import evaluate_locally
+from headrace.compute.columnar.near import evaluate_locally
 from headrace.compute.tdengine.scalars import EXAMPLES, MATH_TABLE, TEXT_TABLE
 from headrace.compute.tdengine.scalars_time import TIME_TABLE
 from tests.compute.samples import METERS, T0, answer, frame, meters, pairs, plan, scope, to_offset

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
-from headrace.compute.columnar.tree_plans import evaluate_locally
+from headrace.compute.columnar.near import evaluate_locally
 from headrace.compute.nodes import UnsupportedError
 from headrace.compute.plan import Plan
 from headrace.compute.shares import KernelUse, WantedShares
@@ -53,13 +54,44 @@ class LocalReader:
         """Return the columns of the scan as stored, the series key dictionary-encoded."""
         return self.context.tables.batches(scan.table, scan.columns, devices, stored_bounds(scan, first, last))
 
+    def row_count(self, scan: Scan, first: int | None, last: int | None) -> int:
+        """Return the greatest number of rows that `rows` may return."""
+        rows = self.context.tables.count_scanned(scan.table, subtables_read(scan), stored_bounds(scan, first, last))
+        return UNKNOWN_ROWS if rows is None else rows
+
+    def rows(self, scan: Scan, first: int | None, last: int | None) -> pa.Table:
+        """Return the columns of the scan as stored, with the tags of the rows' subtables."""
+        table, tables = scan.table, self.context.tables
+        stored = [name for name in scan.columns if not table.is_tag(name)]
+        rows = tables.scan(table, columns=stored, tbnames=subtables_read(scan), bounds=stored_bounds(scan, first, last))
+        # New series get their tags before their rows, so tags that are read after the rows have those of all of them.
+        return joined_tags(rows, tables.tags.read(table), table.series_key, scan.tags) if scan.tags else rows
+
+    def subtables(self, scan: Scan) -> pa.Table:
+        """Return series key and tags of every subtable; a plain table has one, named like itself."""
+        return Statistics(self.context).subtables(scan)
+
+
+def subtables_read(scan: Scan) -> tuple[str, ...] | None:
+    """Return the only subtable that a scan reads; None if it may read all."""
+    return None if scan.subtable is None or scan.table.kind is not TableKind.SUPER else (scan.subtable,)
+
+
+def joined_tags(rows: pa.Table, tags: pa.Table, key: str, names: Sequence[str]) -> pa.Table:
+    """Return rows with some tags of their series, NULL for series without tags; the order of columns is not kept."""
+    encoded = rows[key].combine_chunks()
+    encoded = encoded if pa.types.is_dictionary(encoded.type) else encoded.dictionary_encode()
+    positions = pc.index_in(encoded.dictionary, tags[key].combine_chunks())
+    columns = {name: tags[name].combine_chunks().take(positions).take(encoded.indices) for name in names}
+    return pa.table({name: rows[name] for name in rows.column_names} | {key: encoded} | columns)
+
 
 @dataclass
 class CountedReader:
     """A reader that counts the rows that it has read."""
 
     reader: LocalReader
-    rows: int = 0
+    rows_read: int = 0
 
     def count(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> int:
         """See `LocalReader`."""
@@ -69,8 +101,23 @@ class CountedReader:
         """See `LocalReader`."""
         for batch in self.reader.batches(scan, devices, first, last):
             running.check()
-            self.rows += batch.num_rows
+            self.rows_read += batch.num_rows
             yield batch
+
+    def row_count(self, scan: Scan, first: int | None, last: int | None) -> int:
+        """See `LocalReader`."""
+        return self.reader.row_count(scan, first, last)
+
+    def rows(self, scan: Scan, first: int | None, last: int | None) -> pa.Table:
+        """See `LocalReader`."""
+        running.check()
+        rows = self.reader.rows(scan, first, last)
+        self.rows_read += rows.num_rows
+        return rows
+
+    def subtables(self, scan: Scan) -> pa.Table:
+        """See `LocalReader`."""
+        return self.reader.subtables(scan)
 
 
 OVERFLOW: Final = "long overflow"
@@ -263,7 +310,7 @@ def evaluate_query(plan: AnyPlan, context: Context, execution: Execution | None 
     """
     execution, reader = execution or Execution(), CountedReader(LocalReader(context))
     local = evaluate_locally(plan, reader, context.settings.local_rows)
-    execution.rows_read = reader.rows
+    execution.rows_read = reader.rows_read
     if local is not None:
         running.check(local.num_rows, local.nbytes)
         return local

@@ -24,7 +24,7 @@ def explain_plan(plan: AnyPlan) -> list[str]:
 
 def describe_query(plan: AnyPlan) -> list[str]:
     """Describe the evaluation of a query, and where it takes place."""
-    from headrace.compute.columnar.tree_plans import is_supported
+    from headrace.compute.columnar.near import is_supported
 
     place = "in this process with Arrow, or on Spark if it reads many rows" if is_supported(plan) else f"on Spark{kernels(plan)}"
     return [f"query {place}", *explain_plan(plan)]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.compute import evaluate, language
 from headrace.compute.columnar import cells, rows
-from headrace.compute.columnar.tree_plans import evaluate_locally, is_supported
+from headrace.compute.columnar.near import evaluate_locally, is_supported
 from headrace.compute.iotdb.binding import bind_tree
 from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.scope import DeviceTable, TreeScope

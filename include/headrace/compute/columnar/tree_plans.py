@@ -1,4 +1,4 @@
-"""`evaluate_locally`: runs a plan over series of trees with Arrow in this process."""
+"""`LocalPlan`: runs a plan over series of trees with Arrow in this process."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from headrace.compute.columnar.arrays import Values, refuse
 from headrace.compute.columnar.cells import Aggregation
-from headrace.compute.columnar.columns import as_array, call_types, value_type
+from headrace.compute.columnar.columns import call_types, value_type
 from headrace.compute.columnar.expressions import evaluate, type_of
+from headrace.compute.columnar.ordering import limit, plain, sort_rows
 from headrace.compute.columnar.rows import (
     RowReader,
     Rows,
@@ -27,51 +28,16 @@ from headrace.compute.columnar.rows import (
 )
 from headrace.compute.columnar.runs import stable_order
 from headrace.compute.columnar.series_calls import add_calls
-from headrace.compute.nodes import TIME, Column, Node, UnsupportedError, columns_of, substitute
-from headrace.compute.plan import WSTART, AnyPlan, Plan
+from headrace.compute.nodes import TIME, Column, Node, columns_of, substitute
+from headrace.compute.plan import WSTART, Plan
 from headrace.compute.plan_clauses import Output
-from headrace.compute.plan_sources import OneRow, SeriesRows
+from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.sql_text import at_present, to_stored_type
 from headrace.compute.terms import ColumnRole
 from headrace.compute.window_plans import RangeWindow
 from headrace.compute.windows.group_calls import call_groups
 from headrace.model.types import DataType, TypeKind
 from headrace.storage.types import arrow_type
-
-
-def evaluate_locally(plan: AnyPlan, reader: RowReader, max_rows: int, max_result_rows: int | None = None) -> pa.Table | None:
-    """Return the result that `evaluate` has, ordered; None if Spark has to evaluate the plan.
-
-    At most `max_rows` rows are read, and at most `max_result_rows` returned; None for as many as fit in memory.
-    """
-    try:
-        if isinstance(plan, Plan) and isinstance(plan.source, OneRow):
-            return evaluate_one_row(plan)
-        return LocalPlan(plan).run(reader, max_rows, max_result_rows) if isinstance(plan, Plan) else None
-    except UnsupportedError:
-        return None
-
-
-def is_supported(plan: AnyPlan) -> bool:
-    """Return whether `evaluate_locally` evaluates a plan, unless it has to read or to keep too much."""
-    try:
-        if isinstance(plan, Plan) and isinstance(plan.source, OneRow):
-            return evaluate_one_row(plan) is not None
-        return isinstance(plan, Plan) and LocalPlan(plan) is not None
-    except UnsupportedError:
-        return False
-
-
-def evaluate_one_row(plan: Plan) -> pa.Table:
-    """Return the result of a SELECT without FROM, or raise `UnsupportedError`."""
-    refuse(plan.aggregated or plan.series.calls or plan.series.arrow_calls or plan.interp, "clause")
-    nodes = [stored_node(plan, output, {}, {}) for output in plan.outputs]
-    names = [output.name for output in plan.outputs]
-    row = pa.Table.from_arrays([as_array(evaluate(node, {}), 1) for node in nodes], names=names)
-    if plan.filter is not None:
-        type_of(condition := at_present(plan, plan.filter), {})
-        row = row.slice(0 if evaluate(condition, {}).as_py() else 1)
-    return limit(plan, row)
 
 
 class LocalPlan:
@@ -138,7 +104,7 @@ class LocalPlan:
             "too many groups",
         )
         groups = self._groups(self.aggregation, reader) if self.aggregation is not None else self._projection(reader)
-        limited = limit(self.plan, sort(self.plan, groups))
+        limited = limit(self.plan.order, groups if is_natural(self.plan) else sort_rows(groups, self.plan.order.sorts, ()))
         refuse(max_result_rows is not None and limited.num_rows > max_result_rows, "too many result rows")
         outputs = [plain(limited.column(output.column)) for output in self.plan.outputs]
         return pa.Table.from_arrays(outputs, names=[output.name for output in self.plan.outputs])
@@ -248,11 +214,6 @@ def with_plain_text(node: Node, rows: Rows) -> Node:
     return node
 
 
-def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values without a dictionary."""
-    return values.cast(pa.string()) if pa.types.is_dictionary(values.type) else values
-
-
 def unify(table: pa.Table) -> pa.Table:
     """Return a table whose dictionaries are the same in all chunks, with one chunk for each column."""
     return table.unify_dictionaries().combine_chunks()
@@ -266,28 +227,6 @@ def row_order(devices: Any, times: Any) -> Any:
         by_time = np.argsort(times, kind="stable")
         return by_time[stable_order(devices[by_time])]
     return stable_order(devices) if (devices[1:] < devices[:-1]).any() else None
-
-
-def sort(plan: Plan, table: pa.Table) -> pa.Table:
-    """Sort rows, which are in the order of devices and time, by ORDER BY."""
-    if is_natural(plan) or table.num_rows < 2:
-        return table
-    keys: dict[str, Any] = {}
-    order: list[tuple[str, str]] = []
-    for number, item in enumerate(plan.order.sorts):
-        values = plain(table.column(item.column))
-        direction = "descending" if item.descending else "ascending"
-        keys[f"n{number}"] = pc.cast(pc.is_null(values), pa.int8())
-        order.append((f"n{number}", "descending" if item.nulls_first else "ascending"))
-        if pa.types.is_floating(values.type):
-            keys[f"f{number}"] = pc.cast(pc.fill_null(pc.is_nan(values), False), pa.int8())
-            order.append((f"f{number}", direction))
-        keys[f"v{number}"] = values
-        order.append((f"v{number}", direction))
-        if item.orders_zeros:
-            keys[f"z{number}"] = pc.cast(pc.greater(pc.atan2(pc.cast(values, pa.float64()), -1.0), 0.0), pa.int8())
-            order.append((f"z{number}", direction))
-    return table.take(pc.sort_indices(pa.table(keys), order))
 
 
 def is_natural(plan: Plan) -> bool:
@@ -304,8 +243,3 @@ def sort_kind(output: Output) -> str:
     if output.role is ColumnRole.SERIES:
         return "device"
     return "time" if output.role is ColumnRole.TIME or output.node == Column(WSTART) else ""
-
-
-def limit(plan: Plan, table: pa.Table) -> pa.Table:
-    """Apply LIMIT and OFFSET."""
-    return table.slice(plan.order.offset or 0, plan.order.limit)

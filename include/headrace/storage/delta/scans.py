@@ -92,8 +92,8 @@ class Scans:
                 pushed = key_filter(table, schema, bounds, None)
                 yield from read_batches(handle.uri, paths, schema, list(columns), pushed, (table.series_key, tbnames))
 
-    def count_scanned(self, table: Table, tbnames: Collection[str], bounds: Bounds | None) -> int | None:
-        """Return the number of rows of the files that `batches` reads, from statistics; None if they are missing."""
+    def count_scanned(self, table: Table, tbnames: Collection[str] | None, bounds: Bounds | None) -> int | None:
+        """Return the number of rows of the files that `batches` and `scan` read, from statistics; None if they are missing."""
         files, schema = files_at(self._handles.reader(table), None)
         records = prune_files(files, table, schema, bounds, tbnames)["num_records"]
         return None if records.null_count else int(pc.sum(records).as_py() or 0)

@@ -1,0 +1,109 @@
+"""Joins of two Arrow tables: equal keys are matched by numbers, and any other part of the condition is evaluated over the pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.compute.columnar.arrays import refuse
+from headrace.compute.columnar.columns import as_array, evaluate_all, plain, to_arrays
+from headrace.compute.columnar.expressions import evaluate
+from headrace.compute.columnar.partials import is_ordered
+from headrace.compute.columnar.runs import Bools, Int64s, combined, ranks, to_numpy
+from headrace.compute.nodes import Node, Operation, both, columns_of
+
+MAX_PAIRS: Final = 5_000_000
+"""Pairs of rows for which a condition is evaluated, at most."""
+
+
+def join(left: pa.Table, right: pa.Table, condition: Node | None, kind: str) -> pa.Table:
+    """Return the join of two tables, whose columns have different names. `kind` is as Spark SQL names it, in lower case.
+
+    Raise `UnsupportedError` if there are too many pairs, or a condition that only Spark evaluates.
+    """
+    pairs = matches(left, right, condition)
+    left_index, right_index = pairs
+    if kind in ("left semi", "left anti"):
+        has_match = np.isin(np.arange(left.num_rows), left_index)
+        return left.filter(pa.array(has_match if kind == "left semi" else ~has_match))
+    if kind in ("left", "full"):
+        alone = np.setdiff1d(np.arange(left.num_rows), left_index)
+        left_index, right_index = np.append(left_index, alone), np.append(right_index, np.full(len(alone), -1))
+    if kind in ("right", "full"):
+        alone = np.setdiff1d(np.arange(right.num_rows), pairs[1])
+        left_index, right_index = np.append(left_index, np.full(len(alone), -1)), np.append(right_index, alone)
+    return beside(left, left_index, right, right_index)
+
+
+def beside(left: pa.Table, left_index: Int64s, right: pa.Table, right_index: Int64s) -> pa.Table:
+    """Return rows of two tables side by side, NULL for the position -1."""
+    chosen = [table.take(pa.array(index, mask=index < 0)) for table, index in ((left, left_index), (right, right_index))]
+    return pa.table([*chosen[0].columns, *chosen[1].columns], names=[*left.column_names, *right.column_names])
+
+
+def matches(left: pa.Table, right: pa.Table, condition: Node | None) -> tuple[Int64s, Int64s]:
+    """Return the positions of the pairs of rows that meet a condition; all pairs without one."""
+    keys, rest = [], []
+    for part in () if condition is None else conjuncts(condition):
+        pair = equal_sides(part, set(left.column_names), set(right.column_names))
+        (rest if pair is None else keys).append(part if pair is None else pair)
+    left_index, right_index = equal_pairs(left, right, keys)
+    if rest:
+        columns = to_arrays(beside(left, left_index, right, right_index))
+        remaining = both(*rest)
+        mask = as_array(evaluate(remaining, plain(remaining, columns)), len(left_index))
+        is_met = to_numpy(mask.fill_null(False)).astype(np.bool_)
+        left_index, right_index = left_index[is_met], right_index[is_met]
+    return left_index, right_index
+
+
+def conjuncts(condition: Node) -> Iterator[Node]:
+    match condition:
+        case Operation(name="and", operands=operands):
+            for operand in operands:
+                yield from conjuncts(operand)
+        case _:
+            yield condition
+
+
+def equal_sides(part: Node, left: set[str], right: set[str]) -> tuple[Node, Node] | None:
+    """Return the expressions over the left and the right side that a condition says are equal; None for any other condition."""
+    match part:
+        case Operation(name="=", operands=(first, second)):
+            for own, other in ((first, second), (second, first)):
+                own_columns, other_columns = set(columns_of(own)), set(columns_of(other))
+                if own_columns and other_columns and own_columns <= left and other_columns <= right:
+                    return own, other
+    return None
+
+
+def equal_pairs(left: pa.Table, right: pa.Table, keys: Sequence[tuple[Node, Node]]) -> tuple[Int64s, Int64s]:
+    """Return the positions of the pairs of rows whose keys are equal; NULL equals nothing."""
+    sides = [
+        evaluate_all({str(number): pair[side] for number, pair in enumerate(keys)}, to_arrays(table), table.num_rows)
+        for side, table in ((0, left), (1, right))
+    ]
+    columns, is_present = [], np.ones(left.num_rows + right.num_rows, np.bool_)
+    for own, other in zip(*(list(side.values()) for side in sides), strict=True):
+        first, second = (array.dictionary_decode() if pa.types.is_dictionary(array.type) else array for array in (own, other))
+        refuse(first.type != second.type or not is_ordered(first.type), "keys of different types")
+        values = pa.concat_arrays([first, second])
+        columns.append(ranks(values))
+        is_present &= to_numpy(values.is_valid()).astype(np.bool_)
+    numbers = combined(columns, left.num_rows + right.num_rows)
+    return pairs_of(numbers[: left.num_rows], numbers[left.num_rows :], is_present[: left.num_rows], is_present[left.num_rows :])
+
+
+def pairs_of(left: Int64s, right: Int64s, has_left: Bools, has_right: Bools) -> tuple[Int64s, Int64s]:
+    """Return the positions of the pairs of equal numbers, of those that are there."""
+    rows = np.flatnonzero(has_right)
+    order = rows[np.argsort(right[rows], kind="stable")]
+    first, last = (np.searchsorted(right[order], left, side) for side in ("left", "right"))
+    counts = np.where(has_left, last - first, 0)
+    total = int(counts.sum())
+    refuse(total > MAX_PAIRS, "too many pairs of rows")
+    offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(np.arange(len(left)), counts), order[np.repeat(first, counts) + offsets]

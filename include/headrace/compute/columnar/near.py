@@ -1,0 +1,66 @@
+"""`evaluate_locally`: runs a plan over few rows with Arrow in this process, as Spark would."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pyarrow as pa
+
+from headrace.compute.columnar.arrays import refuse
+from headrace.compute.columnar.columns import as_array
+from headrace.compute.columnar.expressions import evaluate, type_of
+from headrace.compute.columnar.ordering import limit
+from headrace.compute.columnar.rows import RowReader
+from headrace.compute.columnar.table_plans import TableReader, check_tables, evaluate_tables
+from headrace.compute.columnar.tree_plans import LocalPlan, stored_node
+from headrace.compute.nodes import UnsupportedError
+from headrace.compute.plan import AnyPlan, Plan
+from headrace.compute.plan_sources import OneRow, SeriesRows
+from headrace.compute.sql_text import at_present
+
+
+class NearReader(RowReader, TableReader, Protocol):
+    """Reads the rows of tables and of trees."""
+
+
+def evaluate_locally(plan: AnyPlan, reader: NearReader, max_rows: int, max_result_rows: int | None = None) -> pa.Table | None:
+    """Return the result that `evaluate` has, ordered; None if Spark has to evaluate the plan.
+
+    At most `max_rows` rows are read, and at most `max_result_rows` returned; None for as many as fit in memory.
+    """
+    try:
+        if isinstance(plan, Plan) and isinstance(plan.source, OneRow):
+            return evaluate_one_row(plan)
+        if isinstance(plan, Plan) and isinstance(plan.source, SeriesRows):
+            return LocalPlan(plan).run(reader, max_rows, max_result_rows)
+        check_tables(plan)
+        result = evaluate_tables(plan, reader, max_rows)
+        refuse(max_result_rows is not None and result.num_rows > max_result_rows, "too many result rows")
+    except UnsupportedError:
+        return None
+    return result
+
+
+def is_supported(plan: AnyPlan) -> bool:
+    """Return whether `evaluate_locally` evaluates a plan, unless it has to read or to keep too much."""
+    try:
+        if isinstance(plan, Plan) and isinstance(plan.source, OneRow):
+            return evaluate_one_row(plan) is not None
+        if isinstance(plan, Plan) and isinstance(plan.source, SeriesRows):
+            return LocalPlan(plan) is not None
+        check_tables(plan)
+    except UnsupportedError:
+        return False
+    return True
+
+
+def evaluate_one_row(plan: Plan) -> pa.Table:
+    """Return the result of a SELECT without FROM, or raise `UnsupportedError`."""
+    refuse(plan.aggregated or plan.series.calls or plan.series.arrow_calls or plan.interp, "clause")
+    nodes = [stored_node(plan, output, {}, {}) for output in plan.outputs]
+    names = [output.name for output in plan.outputs]
+    row = pa.Table.from_arrays([as_array(evaluate(node, {}), 1) for node in nodes], names=names)
+    if plan.filter is not None:
+        type_of(condition := at_present(plan, plan.filter), {})
+        row = row.slice(0 if evaluate(condition, {}).as_py() else 1)
+    return limit(plan.order, row)

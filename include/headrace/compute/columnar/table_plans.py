@@ -1,0 +1,237 @@
+"""`TableEvaluator`: runs a plan over few rows of tables with Arrow in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.compute.columnar.arrays import refuse
+from headrace.compute.columnar.columns import Arrays, OutputKernel, call_types, decoded, evaluate_all, filter_rows, plain, to_arrays
+from headrace.compute.columnar.expressions import evaluate, type_of
+from headrace.compute.columnar.joins import join
+from headrace.compute.columnar.ordering import distinct, limit, numbers_of, order_result, sort_rows
+from headrace.compute.columnar.segments import SegmentKernel
+from headrace.compute.nodes import FALSE, TRUE, Column, Node, Operation, UnsupportedError, bigint, both, call
+from headrace.compute.plan import IS_END, WEND, WSTART, AnyPlan, JoinSource, Plan, PlanSource, UnionPlan
+from headrace.compute.plan_sources import Scan, ScanUnion
+from headrace.compute.sql_text import at_present, to_stored_type
+from headrace.compute.types import spark_type
+from headrace.compute.window_plans import EventWindow, StateWindow
+from headrace.compute.windows.segments import key_columns
+from headrace.storage.types import arrow_type, row_types
+
+KEPT: Final = "_kept"
+MAX_ROWS: Final = 1_000_000
+"""Rows that are read at most. They are in memory as a whole, and Spark has started by the time that more are evaluated."""
+
+
+class TableReader(Protocol):
+    """Reads scans. `first` and `last` are ticks, inclusive, None for no limit; more rows than asked for may be returned."""
+
+    def row_count(self, scan: Scan, first: int | None, last: int | None) -> int:
+        """Return the greatest number of rows that `rows` may return, without reading any."""
+
+    def rows(self, scan: Scan, first: int | None, last: int | None) -> pa.Table:
+        """Return the columns of a scan in stored types, in no order; texts may be dictionary-encoded."""
+
+    def subtables(self, scan: Scan) -> pa.Table:
+        """Return series key and tags of every subtable of a scan's table."""
+
+
+class NoRows:
+    """Reads tables as if they were empty, to find out whether a plan can be evaluated."""
+
+    def row_count(self, scan: Scan, first: int | None, last: int | None) -> int:  # noqa: ARG002
+        """Return 0."""
+        return 0
+
+    def rows(self, scan: Scan, first: int | None, last: int | None) -> pa.Table:  # noqa: ARG002
+        """Return no rows."""
+        return empty(scan, scan.columns)
+
+    def subtables(self, scan: Scan) -> pa.Table:
+        """Return no subtables."""
+        return empty(scan, [scan.table.series_key, *(tag.name for tag in scan.table.tags)])
+
+
+def empty(scan: Scan, columns: Sequence[str]) -> pa.Table:
+    types = row_types(scan.table, scan.database.precision)
+    return pa.schema([(name, types[name]) for name in columns]).empty_table()
+
+
+def check_tables(plan: AnyPlan) -> None:
+    """Raise `UnsupportedError` if only Spark evaluates a plan."""
+    stored_columns(plan, TableEvaluator(NoRows(), 0).evaluate(plan))
+
+
+def evaluate_tables(plan: AnyPlan, reader: TableReader, max_rows: int) -> pa.Table:
+    """Return the result of a plan that `check_tables` accepts: columns named and ordered as in the select list, in stored types.
+
+    Raise `UnsupportedError` if it reads more than `max_rows` rows, or Spark would refuse a value.
+    """
+    rows = stored_columns(plan, TableEvaluator(reader, min(max_rows, MAX_ROWS)).evaluate(plan))
+    return pa.Table.from_arrays(rows.columns, names=[output.name for output in plan.outputs])
+
+
+def stored_columns(plan: AnyPlan, rows: pa.Table) -> pa.Table:
+    nodes = {output.column: to_stored_type(Column(output.column), output.type, plan.precision) for output in plan.outputs}
+    arrays = evaluate_all(nodes, to_arrays(rows), rows.num_rows)
+    for output in plan.outputs:
+        refuse(arrays[output.column].type != arrow_type(output.type, plan.precision), output.name)
+    return pa.table(arrays)
+
+
+@dataclass(slots=True)
+class TableEvaluator:
+    """Evaluates plans; reads at most `max_rows` rows. Results have columns `o…` with instants as ticks."""
+
+    reader: TableReader
+    max_rows: int
+
+    def evaluate(self, plan: AnyPlan) -> pa.Table:
+        """Return the rows of a plan, sorted and limited."""
+        if isinstance(plan, UnionPlan):
+            return self._union(plan)
+        refuse(plan.interp or plan.gap_fill or plan.fill or plan.is_sparse, "clause")
+        rows = self._read(plan, plan.source)
+        if plan.aggregated:
+            return order_result(plan, self._aggregate(plan, rows), [*key_columns(plan), *([WSTART] if plan.window else [])])
+        # Rows of a sub-query keep their order.
+        natural = [] if isinstance(plan.source, Plan | UnionPlan) else list(plan.natural_columns)
+        return order_result(plan, project(plan, rows), natural)
+
+    def _read(self, plan: Plan, source: PlanSource) -> pa.Table:
+        match source:
+            case Scan():
+                return self._scan(source, *plan.range)
+            case ScanUnion(scans=scans, columns=columns):
+                return concatenated([self._side(plan, scan, pairs) for scan, pairs in zip(scans, columns, strict=True)])
+            case Plan() | UnionPlan():
+                return self.evaluate(source)
+            case JoinSource(left=left, right=right, asof=None):
+                sides = self._side(plan, left, source.left_columns), self._side(plan, right, source.right_columns)
+                return join(*sides, None if source.condition is None else at_present(plan, source.condition), source.kind)
+        raise UnsupportedError("source")
+
+    def _scan(self, scan: Scan, first: int | None = None, last: int | None = None) -> pa.Table:
+        refuse(scan.table.is_virtual, "a virtual table")
+        self.max_rows -= self.reader.row_count(scan, first, last)
+        refuse(self.max_rows < 0, "too many rows")
+        return self.reader.rows(scan, first, last)
+
+    def _side(self, plan: Plan, source: PlanSource, columns: Sequence[tuple[Node, str]]) -> pa.Table:
+        """Read one of several sources with its columns renamed. A scan is restricted to the requested series."""
+        rows = self._scan(source) if isinstance(source, Scan) else self._read(plan, source)
+        arrays, size = to_arrays(rows), rows.num_rows
+        if isinstance(source, Scan) and source.condition is not None:
+            arrays, size = passing(arrays, size, at_present(plan, source.condition))
+        return to_table(evaluate_all({name: at_present(plan, node) for node, name in columns}, arrays, size))
+
+    def _aggregate(self, plan: Plan, rows: pa.Table) -> pa.Table:
+        """Return finished windows or groups: keys, ends, and the select list."""
+        refuse(any(aggregate.many for aggregate in plan.groups.aggregates), "aggregate")
+        kernel = SegmentKernel.compile(plan, types_of(rows))
+        groups = kernel.segments(rows)
+        if not plan.keys and plan.window is None and not groups.num_rows:
+            groups = pa.Table.from_pylist([partials_of_no_rows(plan)], kernel.schema)
+        if plan.groups.empty_groups is not None and isinstance(plan.source, Scan):
+            groups = pa.concat_tables([groups, self._empty_groups(plan, plan.groups.empty_groups, plan.source, groups)])
+        outputs = {output.column: at_present(plan, output.node) for output in (*plan.outputs, *plan.hidden)}
+        kernel_of_outputs = OutputKernel.compile({**outputs, KEPT: has_passed(plan)}, groups.schema, call_types(plan))
+        finished = kernel_of_outputs.append_to(groups)
+        return finished.filter(finished[KEPT])
+
+    def _empty_groups(self, plan: Plan, condition: Node, scan: Scan, groups: pa.Table) -> pa.Table:
+        """Return the groups of subtables without rows."""
+        subtables, keys = self.reader.subtables(scan), key_columns(plan)
+        columns, size = passing(to_arrays(subtables), subtables.num_rows, at_present(plan, condition))
+        expected = evaluate_all({key.column: at_present(plan, key.node) for key in plan.keys}, columns, size)
+        no_rows = partials_of_no_rows(plan)
+        values = {name: pa.array([value] * size, groups.schema.field(name).type) for name, value in no_rows.items()}
+        candidates = to_table(expected | values).cast(groups.schema)
+        numbers = numbers_of(pa.concat_tables([groups, candidates]).select(keys), keys)
+        is_missing = ~np.isin(numbers[groups.num_rows :], numbers[: groups.num_rows])
+        first = np.unique(numbers[groups.num_rows :], return_index=True)[1]
+        return candidates.take(pa.array(np.sort(first[is_missing[first]])))
+
+    def _union(self, plan: UnionPlan) -> pa.Table:
+        sides = []
+        for side in (plan.left, plan.right):
+            rows = self.evaluate(side)
+            pairs = zip(side.outputs, plan.outputs, strict=True)
+            nodes = {other.column: Column(own.column).cast(spark_type(other.type)) for own, other in pairs}
+            sides.append(to_table(evaluate_all(nodes, to_arrays(rows), rows.num_rows)))
+        rows = concatenated(sides)
+        return limit(plan.order, sort_rows(rows if plan.all else distinct(rows), plan.order.sorts, ()))
+
+
+def project(plan: Plan, rows: pa.Table) -> pa.Table:
+    """Evaluate keys, select list and hidden columns of the rows that pass WHERE."""
+    refuse(plan.series.calls or plan.series.arrow_calls, "functions of neighboring rows")
+    columns, size = to_arrays(rows), rows.num_rows
+    if plan.filter is not None:
+        columns, size = passing(columns, size, at_present(plan, plan.filter))
+    outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
+    nodes = {name: at_present(plan, node) for name, node in (plan.natural_columns | outputs).items()}
+    return to_table(evaluate_all(nodes, columns, size))
+
+
+def passing(columns: Arrays, size: int, condition: Node) -> tuple[Arrays, int]:
+    """Return the rows for which a condition is true, and how many they are."""
+    types = {name: values.type for name, values in plain(condition, columns).items()}
+    refuse(type_of(condition, types) != pa.bool_(), "WHERE")
+    return filter_rows(columns, size, evaluate(condition, plain(condition, columns)))
+
+
+def has_passed(plan: Plan) -> Node:
+    """Return the condition for windows and groups to be in the result: HAVING, a row that ends them, and a least length."""
+    conditions = [at_present(plan, plan.groups.having)] if plan.groups.having is not None else []
+    length = Column(WEND) - Column(WSTART)
+    match plan.window:
+        case EventWindow(true_for=minimum):
+            conditions += [Column(IS_END), *([length >= bigint(minimum)] if minimum else [])]
+        case StateWindow(true_for=int(minimum)):
+            conditions.append(length >= bigint(minimum))
+    return call("coalesce", both(*conditions), FALSE) if conditions else TRUE
+
+
+def partials_of_no_rows(plan: Plan) -> dict[str, Any]:
+    """Return the partial aggregates of no rows."""
+    return {partial.column: of_no_rows(partial.update) for partial in plan.partials}
+
+
+def of_no_rows(update: Node) -> Any:
+    """Return what an aggregate function of Spark gives for no rows."""
+    match update:
+        case Operation(name="cast", operands=(operand,)):
+            return of_no_rows(operand)
+        case Operation(name="count"):
+            return 0
+        case Operation(name="mean" | "squares"):
+            return 0.0
+        case Operation(name="collect_list"):
+            return []
+        case Operation(name="sum" | "min" | "max" | "min_by" | "max_by"):
+            return None
+    raise UnsupportedError(str(update))
+
+
+def types_of(rows: pa.Table) -> Mapping[str, pa.DataType]:
+    """Return the types of columns; dictionaries count as the texts in them."""
+    return {name: rows.schema.field(name).type for name in rows.column_names} | {
+        field.name: field.type.value_type for field in rows.schema if pa.types.is_dictionary(field.type)
+    }
+
+
+def to_table(columns: Arrays) -> pa.Table:
+    return pa.table({name: decoded(values) for name, values in columns.items()})
+
+
+def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of all tables, whose columns have the same types."""
+    refuse(any(table.schema.types != tables[0].schema.types for table in tables), "sources of different types")
+    return pa.concat_tables(tables)
