@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -23,13 +23,12 @@ from headrace.compute.evaluation.ordering import (
     sort_rows,
 )
 from headrace.compute.evaluation.series_arrow import add_series_arrow_calls
+from headrace.compute.evaluation.series_calls import add_series_calls
 from headrace.compute.evaluation.series_rows import add_empty_windows, regrouped_rows, series_rows
 from headrace.compute.evaluation.surrogate_keys import NAME, build_surrogate_keys, decode_subtables, encode_subtables
-from headrace.compute.nodes import Column, Node, call, spark_sql, substitute
+from headrace.compute.frames import SparkRows
+from headrace.compute.nodes import Column, Node, call
 from headrace.compute.plan import (
-    KEYS,
-    SERIES_KEY,
-    TIES,
     TS,
     WEND,
     WSTART,
@@ -135,7 +134,7 @@ class Evaluator:
         else:
             result, natural = self._evaluate_rows(plan)
         if plan.gap_fill is not None:
-            result = fill_gaps(plan, plan.gap_fill, result)
+            result = fill_gaps(plan, plan.gap_fill, SparkRows(plan, result)).frame
             plan = replace(plan, order=replace(plan.order, sorts=(Sort(POSITION),)))
         return order_result(plan, result, natural, ordered=self.ordered)
 
@@ -148,7 +147,8 @@ class Evaluator:
         if isinstance(plan.window, RangeWindow) and isinstance(plan.source, SeriesRows):
             rows = within_range(plan, plan.window, rows, "time")
         if plan.interp is not None:
-            return interpolate(plan, plan.interp, prepare(plan, rows)), [*key_columns(plan), POINT]
+            points = interpolate(plan, plan.interp, SparkRows(plan, prepare(plan, rows)))
+            return points.frame, [*key_columns(plan), POINT]
         return self._aggregate(plan, rows) if plan.aggregated else project_query(plan, rows)
 
     def _aggregate(self, plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
@@ -351,35 +351,10 @@ def project_query(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
     if plan.series.arrow_calls:
         filtered = add_series_arrow_calls(plan, filtered)
     if plan.series.calls:
-        filtered, columns, natural = add_series_calls(plan, filtered, columns)
+        called, columns, natural = add_series_calls(plan, SparkRows(plan, filtered), columns)
+        filtered = called.frame
     result = filtered.selectExpr(*named_sql(plan, columns | outputs))
     if plan.is_sparse:
         result = result.where(" OR ".join(f"{output.column} IS NOT NULL" for output in plan.outputs if output.role is None))
     # Rows of a sub-query keep their order.
     return result, [] if isinstance(plan.source, Plan | UnionPlan) and not plan.series.calls else natural
-
-
-def add_series_calls(plan: Plan, rows: DataFrame, columns: dict[str, Node]) -> tuple[DataFrame, dict[str, Node], list[str]]:
-    """Add the values of series functions. Returns rows, where their keys and time are now, and their natural order."""
-    calls, renamed = plan.series.calls, {name: f"__{name}" for name in columns}
-    keys = ", ".join(renamed[key.column] for key in plan.keys) or "1"
-    order = [renamed[name] for name in (TS, SERIES_KEY) if name in renamed] + (
-        [str(plan.identity.key)] if plan.identity.key else []
-    )
-    names = {KEYS.name: spark_sql("{}", keys), TIES.name: spark_sql("{}", ", ".join(order))}
-
-    def add(frame: DataFrame, nodes: Mapping[str, Node | None]) -> DataFrame:
-        return frame.selectExpr("*", *named_sql(plan, {name: substitute(node, names) for name, node in nodes.items() if node}))
-
-    def keep(frame: DataFrame, conditions: Iterable[Node | None]) -> DataFrame:
-        present = [substitute(condition, names) for condition in conditions if condition]
-        return frame.where(" AND ".join(f"({to_sql(plan, condition)})" for condition in present)) if present else frame
-
-    result = keep(add(rows, {renamed[name]: node for name, node in columns.items()}), (call.before for call in calls))
-    result = add(result, {f"_{call.column}": call.first for call in calls})
-    result = add(result, {call.column: call.value for call in calls})
-    result = add(keep(result, (call.keep for call in calls)), {f"{call.column}_order": call.order for call in calls})
-    natural = [key.column for key in plan.keys] + [f"{call.column}_order" for call in calls if call.order]
-    places = renamed | {f"{call.column}_order": f"{call.column}_order" for call in calls if call.order}
-    positions: dict[str, Node] = {name: Column(column) for name, column in places.items()}
-    return result, positions, [*natural, *(name for name in columns if name not in natural)]

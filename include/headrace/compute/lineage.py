@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from headrace.compute.evaluation.interp import POINT
-from headrace.compute.nodes import Column, Neighbor, Node, Operation, PythonCall, SparkSql, columns_of
+from headrace.compute.nodes import Column, Node, Operation, Over, Places, PythonCall, SparkSql, columns_of
 from headrace.compute.plan import STATE, TS, WEND, WSTART, AnyPlan, JoinSource, Plan, PlanSource, Regrouped, UnionPlan
 from headrace.compute.plan_sources import Scan, ScanUnion, SeriesRows
 from headrace.compute.types import from_ticks, to_ticks
@@ -83,9 +83,9 @@ def sort_columns(node: Node, direct: set[str], conditions: set[str], orders: set
         case Operation(name=name, operands=(value, order)) if name in PICKS:
             sort_columns(value, direct, conditions, orders)
             sort_columns(order, orders, conditions, orders)
-        case Neighbor(value=value):
-            sort_columns(value, direct, conditions, orders)
-        case Operation(operands=parts) | SparkSql(parts=parts) | PythonCall(operands=parts):
+        case Over(function=function):
+            sort_columns(function, direct, conditions, orders)
+        case Operation(operands=parts) | SparkSql(parts=parts) | PythonCall(operands=parts) | Places(nodes=parts):
             for part in parts:
                 if isinstance(part, Node):
                     sort_columns(part, direct, conditions, orders)

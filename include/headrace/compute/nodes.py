@@ -176,17 +176,30 @@ class PythonCall(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbor(Node):
-    """The nearest value that is not NULL in the rows before a row (`lag`) or after it (`lead`)."""
+class Places(Node):
+    """Several expressions in the place of one, in a list of them."""
 
-    function: str
-    value: Node
-    keys: tuple[Node, ...]
-    order: Node
+    nodes: tuple[Node, ...]
 
     def __str__(self) -> str:
-        keys = ", ".join(map(str, self.keys))
-        return f"{self.function}({self.value}) IGNORE NULLS OVER (PARTITION BY {keys} ORDER BY {self.order})"
+        return ", ".join(map(str, self.nodes))
+
+
+@dataclass(frozen=True, slots=True)
+class Over(Node):
+    """A function over the rows with the same keys as a row: up to `frame` in an order, or over all of them without one."""
+
+    function: Operation
+    keys: tuple[Node, ...]
+    order: tuple[Node, ...] = ()
+    frame: str = ""
+    ignores_nulls: bool = False
+
+    def __str__(self) -> str:
+        keys = f"PARTITION BY {Places(self.keys)}" if self.keys else ""
+        order = f"ORDER BY {Places(self.order)}" if self.order else ""
+        within = " ".join(part for part in (keys, order, self.frame) if part)
+        return f"{self.function}{' IGNORE NULLS' if self.ignores_nulls else ''} OVER ({within})"
 
 
 INFIX: Final = {sign: sign for sign in ("+", "-", "*", "/", "%", "div", "&", "|", "^", "=", "<>", "<", "<=", ">", ">=")} | {
@@ -223,8 +236,12 @@ TEMPLATES: Final = {
     "merged_squares": MERGED_MOMENTS + ".q",
     "has_member": "array_contains(json_object_keys({}), {})",
     "between": "({} BETWEEN {} AND {})",
-    "over": "PARTITION BY {} ORDER BY {}",
+    "asc": "{} ASC",
+    "desc": "{} DESC",
+    "nulls first": "{} NULLS FIRST",
+    "nulls last": "{} NULLS LAST",
     "instant_of": "{}.t",
+    "value_of": "{}.v",
     "present_list": "filter(array({}), e -> e IS NOT NULL)",
     "count_between": "size(filter({}, e -> e > {} AND e <= {}))",
     "count_parts": "array_max(transform({}, (part, i) -> if(part <> '', i + 1, 0)))",
@@ -266,7 +283,7 @@ UNQUOTED: Final = (NOW.name, TIME, "device")
 FORMATTER: Final = Formatter()
 
 
-def call(name: str, *operands: Node) -> Node:
+def call(name: str, *operands: Node) -> Operation:
     """Return the call of a function of Spark."""
     return Operation(name, operands)
 
@@ -360,9 +377,11 @@ def substitute(node: Node, nodes: Mapping[str, Node]) -> Node:
             return replace(node, operands=tuple(substitute(part, nodes) for part in operands))
         case SparkSql(parts=parts):
             return SparkSql(tuple(substitute(part, nodes) if isinstance(part, Node) else part for part in parts))
-        case Neighbor(function=function, value=value, keys=keys, order=order):
-            own = tuple(substitute(key, nodes) for key in keys)
-            return Neighbor(function, substitute(value, nodes), own, substitute(order, nodes))
+        case Places(nodes=parts):
+            return Places(tuple(substitute(part, nodes) for part in parts))
+        case Over(function=Operation(name=name, operands=operands, type=type_), keys=keys, order=order):
+            function = Operation(name, tuple(substitute(part, nodes) for part in operands), type_)
+            return replace(node, function=function, keys=placed(keys, nodes), order=placed(order, nodes))
     return node
 
 
@@ -373,13 +392,19 @@ def columns_of(node: Node) -> Iterator[str]:
             yield name
         case Present():
             yield NOW.name
-        case Operation(operands=parts) | SparkSql(parts=parts) | PythonCall(operands=parts):
+        case Operation(operands=parts) | SparkSql(parts=parts) | PythonCall(operands=parts) | Places(nodes=parts):
             for part in parts:
                 if isinstance(part, Node):
                     yield from columns_of(part)
-        case Neighbor(value=value, keys=keys, order=order):
-            for part in (value, *keys, order):
+        case Over(function=function, keys=keys, order=order):
+            for part in (function, *keys, *order):
                 yield from columns_of(part)
+
+
+def placed(parts: Iterable[Node], nodes: Mapping[str, Node]) -> tuple[Node, ...]:
+    """Replace the columns of a list of expressions, each by as many as take its place."""
+    replaced = (substitute(part, nodes) for part in parts)
+    return tuple(own for part in replaced for own in (part.nodes if isinstance(part, Places) else (part,)))
 
 
 def is_plain(name: str) -> bool:

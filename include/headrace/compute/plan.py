@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from headrace.compute.nodes import Column, Neighbor, Node
+from headrace.compute.nodes import Column, Node, Over
 from headrace.compute.plan_clauses import (
     NO_CALLS,
     NO_GROUPS,
@@ -291,4 +291,4 @@ def source_with_now(source: PlanSource, now: int) -> PlanSource:
 
 def uses_neighbors(plan: Plan) -> bool:
     """Return whether an aggregate needs the rows next to those of a window."""
-    return any(isinstance(argument.node, Neighbor) for argument in plan.arguments)
+    return any(isinstance(argument.node, Over) for argument in plan.arguments)

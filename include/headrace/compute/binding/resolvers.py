@@ -30,11 +30,11 @@ from headrace.compute.functions.arrow import (
     scalar_term,
 )
 from headrace.compute.functions.scalars import ScalarFunction
-from headrace.compute.functions.series import SeriesFunction
+from headrace.compute.functions.series import FIRST, VALUE, SeriesFunction
 from headrace.compute.language import Language
-from headrace.compute.nodes import NULL, Column, Neighbor, Node, columns_of, if_, integer, spark_sql, string, substitute
+from headrace.compute.nodes import NULL, Column, Node, Over, columns_of, if_, integer, string, substitute
 from headrace.compute.nodes import call as call_node
-from headrace.compute.plan import KEYS, TIES, TS
+from headrace.compute.plan import TS
 from headrace.compute.plan_clauses import Aggregate, GroupCall, Key, Partial, SeriesArrowCall, SeriesCall
 from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.window_plans import Argument, IntervalWindow, WindowPlan
@@ -160,18 +160,15 @@ class SeriesResolver(RowResolver):
         self.types[call] = rule.type
         column = f"__s{len(self.calls)}"
         nodes = {
-            "x": term.node,
-            "first": Column(f"_{column}"),
-            "value": Column(column),
-            "t": Column(f"__{TS}"),
-            "keys": KEYS,
-            "ties": TIES,
-            "over": call_node("over", KEYS, TIES),
+            X.name: term.node,
+            FIRST.name: Column(f"_{column}"),
+            VALUE.name: Column(column),
+            T.name: Column(f"__{TS}"),
         }
         first, before, keep, order = (
-            spark_sql(template, **nodes) if template else None for template in (rule.first, rule.before, rule.keep, rule.order)
+            None if node is None else substitute(node, nodes) for node in (rule.first, rule.before, rule.keep, rule.order)
         )
-        return SeriesCall(column, function.name, spark_sql(rule.value, **nodes), first, before, keep, order, rule.sparse)
+        return SeriesCall(column, function.name, substitute(rule.value, nodes), first, before, keep, order, rule.sparse)
 
 
 @dataclass(slots=True)
@@ -317,7 +314,10 @@ class GroupResolver:
         value, time = self.row_binder.bind(node).node, self.environment.time.node
         point = if_(value.is_null(), NULL, call_node("named_struct", string("t"), time, string("v"), value.cast("double")))
         keys = tuple(key.node for key in self.keys) or (integer(1),)
-        neighbors = {BEFORE.name: Neighbor("lag", point, keys, time), AFTER.name: Neighbor("lead", point, keys, time)}
+        neighbors = {
+            side.name: Over(call_node(name, point), keys, (time,), ignores_nulls=True)
+            for side, name in ((BEFORE, "lag"), (AFTER, "lead"))
+        }
         return {name: self._add_argument(Term(node, BIGINT)).node for name, node in neighbors.items()}
 
     def _check_time(self, call: Call) -> None:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.compute.columnar.arrays import refuse
-from headrace.compute.columnar.columns import Arrays, OutputKernel, call_types, decoded, evaluate_all, filter_rows, plain, to_arrays
-from headrace.compute.columnar.expressions import evaluate, type_of
+from headrace.compute.columnar.columns import OutputKernel, call_types, evaluate_all, to_arrays
+from headrace.compute.columnar.frames import ArrowRows, passing, to_table
 from headrace.compute.columnar.joins import join
 from headrace.compute.columnar.ordering import distinct, limit, numbers_of, order_result, sort_rows
 from headrace.compute.columnar.segments import SegmentKernel
-from headrace.compute.nodes import FALSE, TRUE, Column, Node, Operation, UnsupportedError, bigint, both, call
+from headrace.compute.evaluation.interp import POINT, POSITION, fill_gaps, interpolate
+from headrace.compute.evaluation.series_calls import add_series_calls
+from headrace.compute.nodes import FALSE, TRUE, Column, Node, Operation, UnsupportedError, bigint, both, call, either
 from headrace.compute.plan import IS_END, WEND, WSTART, AnyPlan, JoinSource, Plan, PlanSource, UnionPlan
+from headrace.compute.plan_clauses import Sort
 from headrace.compute.plan_sources import Scan, ScanUnion
 from headrace.compute.sql_text import at_present, to_stored_type
 from headrace.compute.types import spark_type
 from headrace.compute.window_plans import EventWindow, StateWindow
-from headrace.compute.windows.segments import key_columns
+from headrace.compute.windows.fill import fill_rows
+from headrace.compute.windows.segments import key_columns, prepared_columns
 from headrace.storage.types import arrow_type, row_types
 
 KEPT: Final = "_kept"
@@ -96,13 +100,22 @@ class TableEvaluator:
         """Return the rows of a plan, sorted and limited."""
         if isinstance(plan, UnionPlan):
             return self._union(plan)
-        refuse(plan.interp or plan.gap_fill or plan.fill or plan.is_sparse, "clause")
-        rows = self._read(plan, plan.source)
-        if plan.aggregated:
-            return order_result(plan, self._aggregate(plan, rows), [*key_columns(plan), *([WSTART] if plan.window else [])])
-        # Rows of a sub-query keep their order.
-        natural = [] if isinstance(plan.source, Plan | UnionPlan) else list(plan.natural_columns)
-        return order_result(plan, project(plan, rows), natural)
+        result, natural = self._evaluate_rows(plan, self._read(plan, plan.source))
+        if plan.gap_fill is not None:
+            result = fill_gaps(plan, plan.gap_fill, ArrowRows(plan, result)).table
+            plan = replace(plan, order=replace(plan.order, sorts=(Sort(POSITION),)))
+        return order_result(plan, result, natural)
+
+    def _evaluate_rows(self, plan: Plan, rows: pa.Table) -> tuple[pa.Table, list[str]]:
+        if plan.interp is not None:
+            prepared = filtered(plan, rows).select(prepared_columns(plan))
+            return interpolate(plan, plan.interp, prepared).table, [*key_columns(plan), POINT]
+        if not plan.aggregated:
+            return project(plan, rows)
+        groups = self._aggregate(plan, rows)
+        if plan.fill is not None:
+            groups = fill_rows(plan, ArrowRows(plan, groups)).table
+        return groups, [*key_columns(plan), *([WSTART] if plan.window is not None else [])]
 
     def _read(self, plan: Plan, source: PlanSource) -> pa.Table:
         match source:
@@ -169,22 +182,24 @@ class TableEvaluator:
         return limit(plan.order, sort_rows(rows if plan.all else distinct(rows), plan.order.sorts, ()))
 
 
-def project(plan: Plan, rows: pa.Table) -> pa.Table:
-    """Evaluate keys, select list and hidden columns of the rows that pass WHERE."""
-    refuse(plan.series.calls or plan.series.arrow_calls, "functions of neighboring rows")
-    columns, size = to_arrays(rows), rows.num_rows
-    if plan.filter is not None:
-        columns, size = passing(columns, size, at_present(plan, plan.filter))
+def project(plan: Plan, rows: pa.Table) -> tuple[pa.Table, list[str]]:
+    """Evaluate keys, select list and hidden columns of the rows that pass WHERE. Also returns their natural order."""
+    refuse(plan.series.arrow_calls, "functions of whole series")
+    frame, columns = filtered(plan, rows), plan.natural_columns
+    natural = [] if isinstance(plan.source, Plan | UnionPlan) and not plan.series.calls else list(columns)
+    if plan.series.calls:
+        frame, columns, natural = add_series_calls(plan, frame, columns)
     outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
-    nodes = {name: at_present(plan, node) for name, node in (plan.natural_columns | outputs).items()}
-    return to_table(evaluate_all(nodes, columns, size))
+    result = frame.select(columns | outputs)
+    if plan.is_sparse:
+        result = result.where(either(*(Column(output.column).is_not_null() for output in plan.outputs if output.role is None)))
+    return result.table, natural
 
 
-def passing(columns: Arrays, size: int, condition: Node) -> tuple[Arrays, int]:
-    """Return the rows for which a condition is true, and how many they are."""
-    types = {name: values.type for name, values in plain(condition, columns).items()}
-    refuse(type_of(condition, types) != pa.bool_(), "WHERE")
-    return filter_rows(columns, size, evaluate(condition, plain(condition, columns)))
+def filtered(plan: Plan, rows: pa.Table) -> ArrowRows:
+    """Return the rows that pass WHERE."""
+    frame = ArrowRows(plan, rows)
+    return frame if plan.filter is None else frame.where(plan.filter)
 
 
 def has_passed(plan: Plan) -> Node:
@@ -225,10 +240,6 @@ def types_of(rows: pa.Table) -> Mapping[str, pa.DataType]:
     return {name: rows.schema.field(name).type for name in rows.column_names} | {
         field.name: field.type.value_type for field in rows.schema if pa.types.is_dictionary(field.type)
     }
-
-
-def to_table(columns: Arrays) -> pa.Table:
-    return pa.table({name: decoded(values) for name, values in columns.items()})
 
 
 def concatenated(tables: Sequence[pa.Table]) -> pa.Table:

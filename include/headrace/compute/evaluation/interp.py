@@ -2,98 +2,120 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, TypeVar
 
-from headrace.compute.evaluation.ordering import order_sql
-from headrace.compute.nodes import Column, Node, bigint_sql, spark_sql
+from headrace.compute.frames import Frame, Repetition
+from headrace.compute.nodes import (
+    NULL,
+    TRUE,
+    Column,
+    Node,
+    Over,
+    bigint,
+    both,
+    call,
+    double,
+    either,
+    if_,
+    integer,
+    negated,
+    string,
+)
 from headrace.compute.plan import TS, Plan
-from headrace.compute.plan_clauses import GapFill, InterpPlan, Output
-from headrace.compute.sql_text import named_sql, raise_error
+from headrace.compute.plan_clauses import GapFill, InterpPlan, Output, Sort
 from headrace.compute.types import double_to_number, spark_type
 from headrace.compute.window_plans import Argument, Bound
 from headrace.compute.windows.fill import value_on_line
-from headrace.compute.windows.numbering import over
+from headrace.compute.windows.numbering import FROM_CURRENT_ROW, THROUGH_CURRENT_ROW
 from headrace.errors import LimitError
 from headrace.model.queries import FillMode
-from headrace.model.types import DataType
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+F = TypeVar("F", bound=Frame)
 MAX_POINTS: Final = 10_000_000
 POINT: Final = "_at"
 FILLED: Final = "_filled"
-NEXT_INSTANT: Final = "_next"
+INSTANT, AT, NUMBER, FROM, TO = map(Column, (TS, POINT, "_number", "_first_point", "_last_point"))
+NEXT_INSTANT, FIRST = Column("_next"), Column("_first")
 CONSTANT_MODES: Final = (FillMode.VALUE, FillMode.VALUE_F, FillMode.NULL, FillMode.NULL_F)
 
 
-def interpolate(plan: Plan, interp: InterpPlan, prepared: DataFrame) -> DataFrame:
+def interpolate(plan: Plan, interp: InterpPlan, prepared: F) -> F:
     """Return keys, points (`_at`), whether each was interpolated (`_filled`), and the outputs, with instants as ticks."""
-    keys = [key.column for key in plan.keys]
+    keys: dict[str, Node] = {key.column: Column(key.column) for key in plan.keys}
+    at = tuple(keys.values())
     if interp.skip_nulls:
-        prepared = prepared.where(" AND ".join(f"{argument.column} IS NOT NULL" for argument in plan.arguments))
-    following = [f"lead({column}) {over(keys, [TS])} AS _n_{column}" for column in (argument.column for argument in plan.arguments)]
-    with_next = prepared.selectExpr(
-        "*", f"lead({TS}) {over(keys, [TS])} AS {NEXT_INSTANT}", f"lag({TS}) {over(keys, [TS])} IS NULL AS _first", *following
-    )
-    ranged = with_next.selectExpr(
-        "*", f"{range_end(plan, interp.first, 'min')} AS _from", f"{range_end(plan, interp.last, 'max')} AS _to"
-    )
-    points = ranged.where("_from <= _to").selectExpr("*", f"explode({point_array(interp)}) AS {POINT}")
-    values = [f"{point_value(interp, argument, number)} AS i{number}" for number, argument in enumerate(plan.arguments)]
-    valued = points.where(point_condition(interp.mode)).selectExpr(*keys, POINT, f"{POINT} <> {TS} AS {FILLED}", *values)
+        prepared = prepared.where(both(*(Column(argument.column).is_not_null() for argument in plan.arguments)))
+    following = {neighbor(argument).name: over("lead", Column(argument.column), at) for argument in plan.arguments}
+    is_first = over("lag", INSTANT, at).is_null()
+    with_next = prepared.extend({NEXT_INSTANT.name: over("lead", INSTANT, at), FIRST.name: is_first, **following})
+    ranged = with_next.extend({FROM.name: range_end(plan, interp.first, "min"), TO.name: range_end(plan, interp.last, "max")})
+    numbered = ranged.where(FROM <= TO).repeat(point_numbers(interp))
+    points = numbered.extend({POINT: FROM + NUMBER * bigint(interp.every)})
+    condition = point_condition(interp.mode)
+    valued = points if condition is None else points.where(condition)
+    values = {f"i{number}": point_value(interp, argument, number) for number, argument in enumerate(plan.arguments)}
+    placed = valued.select({**keys, POINT: AT, FILLED: call("<>", AT, INSTANT), **values})
     outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
-    return valued.selectExpr(*keys, POINT, *named_sql(plan, outputs))
+    return placed.select({**keys, POINT: AT, **outputs})
 
 
-def range_end(plan: Plan, bound: Bound | None, default: str) -> str:
+def over(function: str, value: Node, keys: tuple[Node, ...]) -> Node:
+    """Return a function over the rows of a group in order of time."""
+    return Over(call(function, value), keys, (INSTANT,))
+
+
+def neighbor(argument: Argument) -> Column:
+    """Return the column of the value in the next row."""
+    return Column(f"_n_{argument.column}")
+
+
+def range_end(plan: Plan, bound: Bound | None, default: str) -> Node:
     """Return an end of the range in ticks, by default that of the data."""
-    return f"{default}({TS}) OVER ()" if bound is None else bigint_sql(bound.at(plan.present))
+    return Over(call(default, INSTANT), ()) if bound is None else bigint(bound.at(plan.present))
 
 
-def point_array(interp: InterpPlan) -> str:
-    """Return the points from a row to the next one, for the first row also those before it."""
-    step = bigint_sql(interp.every)
-    first = f"if(_first, 0L, greatest(CAST(ceil(({TS} - _from) / {float(interp.every)!r}D) AS BIGINT), 0L))"
-    end = f"if({NEXT_INSTANT} IS NULL, _to, least(_to, {NEXT_INSTANT} - 1L))"
-    last = f"CAST(floor(({end} - _from) / {float(interp.every)!r}D) AS BIGINT)"
-    message = f"concat('INTERP would make ', {last} - {first}, ' points between two rows')"
-    sequence = f"transform(sequence({first}, {last}), i -> _from + i * {step})"
-    limited = f"if({last} - {first} > {MAX_POINTS}L, {raise_error(message)}, {sequence})"
-    return f"if({last} >= {first}, {limited}, array())"
+def point_numbers(interp: InterpPlan) -> Repetition:
+    """Return the numbers of the points from a row to the next one, for the first row also those before it."""
+    every, zero = double(float(interp.every)), bigint(0)
+    since = call("ceil", (INSTANT - FROM) / every).cast("bigint")
+    first = if_(FIRST, zero, call("greatest", since, zero))
+    end = if_(NEXT_INSTANT.is_null(), TO, call("least", TO, NEXT_INSTANT - bigint(1)))
+    last = call("floor", (end - FROM) / every).cast("bigint")
+    return Repetition(NUMBER.name, first, last, MAX_POINTS, ("INTERP would make ", " points between two rows"))
 
 
-def point_condition(mode: FillMode) -> str:
+def point_condition(mode: FillMode) -> Node | None:
+    """Return the condition for a point to be in the result; None for all points."""
     match mode:
         case FillMode.PREV:
-            return f"{POINT} >= {TS}"
+            return AT >= INSTANT
         case FillMode.NEXT:
-            return f"{POINT} <= {TS} OR {NEXT_INSTANT} IS NOT NULL"
+            return either(AT <= INSTANT, NEXT_INSTANT.is_not_null())
         case FillMode.LINEAR:
-            return f"{POINT} = {TS} OR ({POINT} > {TS} AND {NEXT_INSTANT} IS NOT NULL)"
+            return either(AT.equals(INSTANT), both(AT > INSTANT, NEXT_INSTANT.is_not_null()))
         case mode if mode in (*CONSTANT_MODES, FillMode.NEAR):
-            return "true"
+            return None
         case _:
-            return f"{POINT} = {TS}"
+            return AT.equals(INSTANT)
 
 
-def point_value(interp: InterpPlan, argument: Argument, number: int) -> str:
-    own, next_value = argument.column, f"_n_{argument.column}"
+def point_value(interp: InterpPlan, argument: Argument, number: int) -> Node:
+    own, following, is_own = Column(argument.column), neighbor(argument), AT.equals(INSTANT)
     match interp.mode:
         case FillMode.NEXT:
-            return f"if({POINT} <= {TS}, {own}, {next_value})"
+            return if_(AT <= INSTANT, own, following)
         case FillMode.NEAR:
-            nearer = f"{NEXT_INSTANT} - {POINT} < {POINT} - {TS}"
-            return f"if({NEXT_INSTANT} IS NOT NULL AND {POINT} > {TS} AND {nearer}, {next_value}, {own})"
+            is_nearer = NEXT_INSTANT - AT < AT - INSTANT
+            return if_(both(NEXT_INSTANT.is_not_null(), AT > INSTANT, is_nearer), following, own)
         case FillMode.LINEAR if argument.type.is_number:
-            line = value_on_line(POINT, (TS, Column(own)), (NEXT_INSTANT, Column(next_value)))
-            return f"if({POINT} = {TS}, {own}, {double_to_number(line, argument.type)})"
+            line = value_on_line(AT, (INSTANT, own), (NEXT_INSTANT, following))
+            return if_(is_own, own, double_to_number(line, argument.type))
         case FillMode.VALUE | FillMode.VALUE_F:
-            return f"if({POINT} = {TS}, {own}, {interp.values[number]})"
+            return if_(is_own, own, interp.values[number])
         case FillMode.PREV | FillMode.NONE:
             return own
         case _:
-            return f"if({POINT} = {TS}, {own}, NULL)"
+            return if_(is_own, own, NULL)
 
 
 def check_points(first: int | None, last: int | None, every: int) -> None:
@@ -106,52 +128,58 @@ POSITION: Final = "_position"
 """The position of a row in the order of the result, from 1. Sorting by filled columns would give another order."""
 
 
-def fill_gaps(plan: Plan, fill: GapFill, rows: DataFrame) -> DataFrame:
+def fill_gaps(plan: Plan, fill: GapFill, rows: F) -> F:
     """Return the rows with the cells of `plan.outputs` filled, and with their position; other columns stay."""
-    order = f"ORDER BY {order_sql(plan.order.sorts)}" if plan.order.sorts else "ORDER BY NULL"
-    sql = {
-        output.column: fill_sql(fill, order, output, value)
+    order = tuple(key for sort in plan.order.sorts for key in sort_nodes(sort)) or (NULL,)
+    cells = {
+        output.column: filled_cell(fill, order, output, value)
         for output, value in zip(plan.outputs, fill.values, strict=True)
         if value is not None
     }
-    filled = (f"{sql[name]} AS {name}" if name in sql else name for name in rows.columns)
-    return rows.selectExpr(*filled, f"row_number() OVER ({order}) AS {POSITION}")
+    others: dict[str, Node] = {name: Column(name) for name in rows.columns}
+    return rows.select({**others, **cells, POSITION: Over(call("row_number"), (), order)})
 
 
-def fill_sql(fill: GapFill, order: str, output: Output, value: Node) -> str:
-    column = output.column
+def sort_nodes(sort: Sort) -> list[Node]:
+    """Return the keys of an ORDER BY item with their direction."""
+    column = Column(sort.column)
+    keys = [column, negated(call("is_negative_zero", column))] if sort.orders_zeros else [column]
+    nulls = "nulls first" if sort.nulls_first else "nulls last"
+    return [call(nulls, call("desc" if sort.descending else "asc", key)) for key in keys]
+
+
+def filled_cell(fill: GapFill, order: tuple[Node, ...], output: Output, value: Node) -> Node:
+    column = Column(output.column)
+    before = nearest_point(fill, "last", order, column, THROUGH_CURRENT_ROW)
     match fill.mode:
         case "CONSTANT":
-            return f"coalesce({column}, {value})"
+            return call("coalesce", column, value)
+        case "PREVIOUS" if fill.max_age is None:
+            return value_of(before)
         case "PREVIOUS":
-            return previous_sql(fill, order, column)
-        case _:
-            return linear_sql(fill, order, column, output.type)
+            # In descending order, the row before is later.
+            latest = fill.max_age.after(call("least", fill.time, instant_of(before)))
+            return if_(call("greatest", fill.time, instant_of(before)) <= latest, value_of(before), NULL)
+    after = nearest_point(fill, "first", order, column, FROM_CURRENT_ROW)
+    return call("coalesce", column, value_between(fill, before, after).cast(spark_type(output.type)))
 
 
-def last_point(fill: GapFill, order: str, column: str) -> str:
-    point = f"if({column} IS NULL, NULL, named_struct('t', {fill.time}, 'v', {column}))"
-    return f"last({point}, true) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+def nearest_point(fill: GapFill, function: str, order: tuple[Node, ...], column: Node, frame: str) -> Node:
+    """Return the instant and value of the last row up to a row that has one, or of the first from it on."""
+    point = if_(column.is_null(), NULL, call("named_struct", string("t"), fill.time, string("v"), column))
+    return Over(call(function, point, TRUE), (), order, frame)
 
 
-def next_point(fill: GapFill, order: str, column: str) -> str:
-    point = f"if({column} IS NULL, NULL, named_struct('t', {fill.time}, 'v', {column}))"
-    return f"first({point}, true) OVER ({order} ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)"
+def value_between(fill: GapFill, before: Node, after: Node) -> Node:
+    """Return the value on the line between two points; numbers only. Of one instant, it is that before."""
+    length = call("nullif", instant_of(after) - instant_of(before), integer(0))
+    share = call("coalesce", (fill.time - instant_of(before)).cast("double") / length, double(0))
+    return value_of(before) + (value_of(after).cast("double") - value_of(before)) * share
 
 
-def previous_sql(fill: GapFill, order: str, column: str) -> str:
-    """Return the value before a gap, unless its instant is too far away."""
-    point = last_point(fill, order, column)
-    if fill.max_age is None:
-        return f"({point}).v"
-    # In descending order, the row before is later.
-    latest = fill.max_age.after(spark_sql("least({}, ({}).t)", fill.time, point))
-    return f"if(greatest({fill.time}, ({point}).t) <= {latest}, ({point}).v, NULL)"
+def instant_of(point: Node) -> Node:
+    return call("instant_of", point)
 
 
-def linear_sql(fill: GapFill, order: str, column: str, type_: DataType) -> str:
-    """Return the value on the line between the points before and after a gap; numbers only. Of one instant, it is that before."""
-    before, after = last_point(fill, order, column), next_point(fill, order, column)
-    share = f"coalesce(CAST({fill.time} - ({before}).t AS DOUBLE) / nullif(({after}).t - ({before}).t, 0), 0D)"
-    value = f"(({before}).v + (CAST(({after}).v AS DOUBLE) - ({before}).v) * {share})"
-    return f"coalesce({column}, CAST({value} AS {spark_type(type_)}))"
+def value_of(point: Node) -> Node:
+    return call("value_of", point)

@@ -1,7 +1,7 @@
-"""Declaration of series functions: one value per row, computed from the row and its neighbors in time by Spark window functions.
+"""Declaration of series functions: one value per row, computed from the row and its neighbors in time.
 
-Placeholders in the templates: `{x}` is the argument, `{t}` the instant, `{keys}` the partition columns, `{ties}` the columns that
-order rows, `{over}` both as an OVER clause, `{first}` and `{value}` the columns computed before.
+Columns of the expressions: `X` is the argument, `T` the instant, `FIRST` and `VALUE` the columns computed before. `KEYS` and `TIES`
+stand for the partition columns, and for those that order rows.
 """
 
 from __future__ import annotations
@@ -9,12 +9,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.compute.functions.aggregates import TypedFunction
+from headrace.compute.nodes import TRUE, Column, Node, Over, call
+from headrace.compute.plan import KEYS, TIES
+from headrace.compute.windows.numbering import BEFORE_CURRENT_ROW
 from headrace.model.types import DataType
+
+FIRST, VALUE = Column("first"), Column("value")
+
+
+def over(function: str, *operands: Node, frame: str = "") -> Node:
+    """Return a function over the rows of a partition in order of time."""
+    return Over(call(function, *operands), (KEYS,), (TIES,), frame)
+
+
+def value_before(value: Node) -> Node:
+    """Return the last value before a row that is not NULL."""
+    return over("last", value, TRUE, frame=BEFORE_CURRENT_ROW)
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesRule:
-    """Templates of a call, in order of evaluation.
+    """Expressions of a call, in order of evaluation.
 
     Attributes:
         before: Condition on the rows that take part.
@@ -25,11 +40,11 @@ class SeriesRule:
     """
 
     type: DataType
-    value: str
-    first: str | None = None
-    before: str | None = None
-    keep: str | None = None
-    order: str | None = None
+    value: Node
+    first: Node | None = None
+    before: Node | None = None
+    keep: Node | None = None
+    order: Node | None = None
     sparse: bool = False
 
 

@@ -10,19 +10,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.compute.functions.aggregates import AggregateArguments
-from headrace.compute.functions.series import SeriesFunction, SeriesRule
+from headrace.compute.functions.aggregates import AggregateArguments, T, X
+from headrace.compute.functions.series import FIRST, SeriesFunction, SeriesRule, over, value_before
 from headrace.compute.iotdb.scalars import ANY_KIND
 from headrace.compute.iotdb.types import FLOATING, NUMERIC, Attributes, check_inputs, type_error
+from headrace.compute.nodes import NULL, Node, Over, bigint, both, call, double, either, if_, integer, negated
+from headrace.compute.plan import KEYS
 from headrace.compute.types import spark_type
-from headrace.compute.windows.numbering import BEFORE_CURRENT_ROW, THROUGH_CURRENT_ROW
+from headrace.compute.windows.numbering import THROUGH_CURRENT_ROW
 from headrace.model.types import BIGINT, DOUBLE, TypeKind
 
 MAX_INT64: Final = 2**63 - 1
 COUNTABLE: Final = (*NUMERIC, TypeKind.BOOL)
 COMPARABLE: Final = (*COUNTABLE, TypeKind.VARCHAR, TypeKind.NCHAR, TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.VARBINARY)
-PREVIOUS: Final = f"last({{x}}, true) OVER ({{over}} {BEFORE_CURRENT_ROW})"
-PREVIOUS_TIME: Final = f"last(if({{x}} IS NULL, NULL, {{t}}), true) OVER ({{over}} {BEFORE_CURRENT_ROW})"
+PREVIOUS: Final = value_before(X)
+PREVIOUS_TIME: Final = value_before(if_(X.is_null(), NULL, T))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,37 +43,38 @@ class PointFunction(SeriesFunction):
         return self.rule(arguments)
 
 
-def difference(wrap: str) -> Callable[[AggregateArguments], SeriesRule]:
-    """Return the maker of the rule of the difference from the point before, in the input's type; `wrap` is `abs` or empty."""
+def difference(*, absolute: bool) -> Callable[[AggregateArguments], SeriesRule]:
+    """Return the maker of the rule of the difference from the point before, in the input's type."""
 
     def rule(arguments: AggregateArguments) -> SeriesRule:
-        change = f"({{x}} - {PREVIOUS})" if arguments.type.kind in FLOATING else f"try_subtract({{x}}, {PREVIOUS})"
-        return SeriesRule(arguments.type, f"{wrap}({change})", sparse=True)
+        change = X - PREVIOUS if arguments.type.kind in FLOATING else call("try_subtract", X, PREVIOUS)
+        return SeriesRule(arguments.type, call("abs", change) if absolute else change, sparse=True)
 
     return rule
 
 
 def time_difference(_: AggregateArguments) -> SeriesRule:
     """Return the rule of the ticks since the point before."""
-    return SeriesRule(BIGINT, f"if({{x}} IS NULL, NULL, {{t}} - {PREVIOUS_TIME})", sparse=True)
+    return SeriesRule(BIGINT, if_(X.is_null(), NULL, T - PREVIOUS_TIME), sparse=True)
 
 
-def derivative(wrap: str) -> Callable[[AggregateArguments], SeriesRule]:
+def derivative(*, absolute: bool) -> Callable[[AggregateArguments], SeriesRule]:
     """Return the maker of the rule of the change per tick since the point before. FLOAT values are subtracted as FLOAT."""
 
     def rule(arguments: AggregateArguments) -> SeriesRule:
-        type_ = "FLOAT" if arguments.type.kind is TypeKind.FLOAT else "DOUBLE"
-        change = f"CAST(CAST({{x}} AS {type_}) - CAST({PREVIOUS} AS {type_}) AS DOUBLE)"
-        value = f"{wrap}({change} / nullif(CAST({{t}} - {PREVIOUS_TIME} AS DOUBLE), 0D))"
-        return SeriesRule(DOUBLE, value, sparse=True)
+        type_ = "float" if arguments.type.kind is TypeKind.FLOAT else "double"
+        change = (X.cast(type_) - PREVIOUS.cast(type_)).cast("double")
+        value = change / call("nullif", (T - PREVIOUS_TIME).cast("double"), double(0))
+        return SeriesRule(DOUBLE, call("abs", value) if absolute else value, sparse=True)
 
     return rule
 
 
 def change_points(arguments: AggregateArguments) -> SeriesRule:
     """Return the rule that selects points that differ from the one before. NaN differs from everything."""
-    differs = "{first} IS NULL OR {x} <> {first}" + (" OR isnan({x})" if arguments.type.kind in FLOATING else "")
-    return SeriesRule(arguments.type, f"if({{x}} IS NOT NULL AND ({differs}), {{x}}, NULL)", PREVIOUS, sparse=True)
+    is_unknown = [call("isnan", X)] if arguments.type.kind in FLOATING else []
+    differs = either(FIRST.is_null(), call("<>", X, FIRST), *is_unknown)
+    return SeriesRule(arguments.type, if_(both(X.is_not_null(), differs), X, NULL), PREVIOUS, sparse=True)
 
 
 def diff(arguments: AggregateArguments) -> SeriesRule:
@@ -80,14 +83,14 @@ def diff(arguments: AggregateArguments) -> SeriesRule:
         message = "Input series of Scalar function [DIFF] only supports numeric data types [INT32, INT64, FLOAT, DOUBLE]"
         raise type_error(message, hint="cast it, as in diff(CAST(x AS DOUBLE))")
     ignored = arguments.attribute("ignoreNull", "true").lower() == "true"
-    before = PREVIOUS if ignored else "lag({x}) OVER ({over})"
-    return SeriesRule(DOUBLE, f"(CAST({{x}} AS DOUBLE) - CAST({before} AS DOUBLE))")
+    before = PREVIOUS if ignored else over("lag", X)
+    return SeriesRule(DOUBLE, X.cast("double") - before.cast("double"))
 
 
-def runs(value: str, min_arguments: int, *, zero: bool) -> Callable[[AggregateArguments], SeriesRule]:
+def runs(value: Callable[[Node], Node], min_arguments: int, *, zero: bool) -> Callable[[AggregateArguments], SeriesRule]:
     """Return the maker of the rule of a value at the first point of each run of zeros, or of non-zeros.
 
-    `value` is an aggregate over the run; runs for which it is below `min` or above `max` are left out.
+    `value` is made of the instants of the run; runs for which it is below `min` or above `max` are left out.
     """
 
     def rule(arguments: AggregateArguments) -> SeriesRule:
@@ -97,21 +100,28 @@ def runs(value: str, min_arguments: int, *, zero: bool) -> Callable[[AggregateAr
             raise type_error("max can not be smaller than min.", hint="exchange them")
         if low < min_arguments:
             raise type_error(f"min can not be smaller than {min_arguments}.", hint=f"use {min_arguments} or more, or leave it out")
-        is_zero = "NOT {x}" if arguments.type.kind is TypeKind.BOOL else f"{{x}} = CAST(0 AS {spark_type(arguments.type)})"
-        member = f"({is_zero})" if zero else f"NOT ({is_zero})"
-        instants = f"if({member}, {{t}}, NULL)"
-        over = "OVER (PARTITION BY {keys}, {first})"
-        run = value.format(instants=instants, over=over)
-        first = f"{{t}} = min({instants}) {over}"
-        number = f"count(if({member}, NULL, {{x}})) OVER ({{over}} {THROUGH_CURRENT_ROW})"
-        value_sql = f"if({member} AND {first} AND {run} BETWEEN {low}L AND {high}L, {run}, NULL)"
-        return SeriesRule(BIGINT, value_sql, number, sparse=True)
+        is_zero = negated(X) if arguments.type.kind is TypeKind.BOOL else X.equals(integer(0).cast(spark_type(arguments.type)))
+        member = is_zero if zero else negated(is_zero)
+        instants = if_(member, T, NULL)
+        run = value(instants)
+        is_wanted = both(member, T.equals(within_run("min", instants)), call("between", run, bigint(low), bigint(high)))
+        number = over("count", if_(member, NULL, X), frame=THROUGH_CURRENT_ROW)
+        return SeriesRule(BIGINT, if_(is_wanted, run, NULL), number, sparse=True)
 
     return rule
 
 
-COUNT: Final = "count({instants}) {over}"
-DURATION: Final = "(max({instants}) {over} - min({instants}) {over})"
+def within_run(function: str, instants: Node) -> Node:
+    """Return an aggregate over the instants of a run, whose number is `FIRST`."""
+    return Over(call(function, instants), (KEYS, FIRST))
+
+
+def count(instants: Node) -> Node:
+    return within_run("count", instants)
+
+
+def duration(instants: Node) -> Node:
+    return within_run("max", instants) - within_run("min", instants)
 
 
 def point_function(
@@ -122,24 +132,24 @@ def point_function(
 
 SERIES_TABLE: Final = (
     point_function("change_points", change_points, "points that differ from the one before, and the first", COMPARABLE),
-    point_function("difference", difference(""), "difference from the point before, of the same type"),
-    point_function("non_negative_difference", difference("abs"), "difference from the point before without its sign"),
+    point_function("difference", difference(absolute=False), "difference from the point before, of the same type"),
+    point_function("non_negative_difference", difference(absolute=True), "difference from the point before without its sign"),
     point_function("time_difference", time_difference, "time since the point before", ANY_KIND),
-    point_function("derivative", derivative(""), "difference from the point before, by the time since then"),
-    point_function("non_negative_derivative", derivative("abs"), "derivative without its sign"),
-    point_function("zero_count", runs(COUNT, 1, zero=True), "length of each run of zeros, from `min` to `max` points", COUNTABLE),
+    point_function("derivative", derivative(absolute=False), "difference from the point before, by the time since then"),
+    point_function("non_negative_derivative", derivative(absolute=True), "derivative without its sign"),
+    point_function("zero_count", runs(count, 1, zero=True), "length of each run of zeros, from `min` to `max` points", COUNTABLE),
     point_function(
         "non_zero_count",
-        runs(COUNT, 1, zero=False),
+        runs(count, 1, zero=False),
         "length of each run of values other than 0, from `min` to `max` points",
         COUNTABLE,
     ),
     point_function(
-        "zero_duration", runs(DURATION, 0, zero=True), "time that each run of zeros takes, from `min` to `max`", COUNTABLE
+        "zero_duration", runs(duration, 0, zero=True), "time that each run of zeros takes, from `min` to `max`", COUNTABLE
     ),
     point_function(
         "non_zero_duration",
-        runs(DURATION, 0, zero=False),
+        runs(duration, 0, zero=False),
         "time that each run of values other than 0 takes, from `min` to `max`",
         COUNTABLE,
     ),

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from headrace.compute.functions.aggregates import ANY, MEASURED, NUMERIC, ORDERED, AggregateArguments
-from headrace.compute.functions.series import SeriesFunction, SeriesRule
-from headrace.compute.windows.numbering import BEFORE_CURRENT_ROW, THROUGH_CURRENT_ROW
+from headrace.compute.functions.aggregates import ANY, MEASURED, NUMERIC, ORDERED, AggregateArguments, T, X
+from headrace.compute.functions.series import FIRST, VALUE, SeriesFunction, SeriesRule, over, value_before
+from headrace.compute.nodes import FALSE, NULL, TRUE, Node, Over, bigint, both, call, case, double, if_, integer, negated
+from headrace.compute.plan import KEYS, TIES
+from headrace.compute.windows.numbering import THROUGH_CURRENT_ROW
 from headrace.errors import LimitError, TypeMismatchError
 from headrace.model.types import BIGINT, DOUBLE, DataType, TypeKind
 
-PRESENT: Final = "{x} IS NOT NULL"
+PRESENT: Final = X.is_not_null()
+LARGEST: Final = call("desc", X)
 COMPARED: Final = {"LT": "<", "GT": ">", "LE": "<=", "GE": ">=", "NE": "<>", "EQ": "="}
 
 
@@ -20,19 +23,14 @@ def sum_type(type_: DataType) -> DataType:
     return BIGINT if type_.is_integer or type_.kind is TypeKind.TIMESTAMP else DOUBLE
 
 
-def as_type(type_: DataType) -> str:
-    """Return the argument cast to a type."""
-    return f"CAST({{x}} AS {type_.kind.value})"
-
-
-def unbounded(type_: DataType) -> str:
+def unbounded(type_: DataType) -> Node:
     """Return the argument in a type in which sums and differences cannot overflow."""
-    return "CAST({x} AS DECIMAL(20, 0))" if sum_type(type_) == BIGINT else as_type(DOUBLE)
+    return X.cast("decimal(20,0)" if sum_type(type_) == BIGINT else "double")
 
 
-def fit_type(sql: str, type_: DataType) -> str:
+def fit_type(value: Node, type_: DataType) -> Node:
     """Cast a sum or difference to BIGINT, NULL if out of range. DOUBLE stays as it is."""
-    return f"try_cast({sql} AS BIGINT)" if type_ == BIGINT else sql
+    return value.try_cast("bigint") if type_ == BIGINT else value
 
 
 def whole_number(arguments: AggregateArguments, index: int, minimum: int, maximum: int) -> int:
@@ -46,70 +44,67 @@ def whole_number(arguments: AggregateArguments, index: int, minimum: int, maximu
 def difference(arguments: AggregateArguments) -> SeriesRule:
     """Return the rule of `diff`. Option 1 omits negative differences, 2 omits rows without a value, 3 both."""
     option = whole_number(arguments, 0, 0, 3) if arguments.constants else 0
-    type_ = sum_type(arguments.type)
-    x = unbounded(arguments.type)
-    value = fit_type(f"{x} - last({x}, true) OVER ({{over}} {BEFORE_CURRENT_ROW})", type_)
-    keep = "{first} > 1" + (" AND coalesce({value} >= 0, true)" if option & 1 else "")
-    return SeriesRule(type_, value, "row_number() OVER ({over})", PRESENT if option & 2 else None, keep)
+    type_, x = sum_type(arguments.type), unbounded(arguments.type)
+    value = fit_type(x - value_before(x), type_)
+    is_positive = call("coalesce", integer(0) <= VALUE, TRUE)
+    keep = both(integer(1) < FIRST, *([is_positive] if option & 1 else []))
+    return SeriesRule(type_, value, over("row_number"), PRESENT if option & 2 else None, keep)
 
 
 def derivative(arguments: AggregateArguments) -> SeriesRule:
     """Return the rule of `derivative`: change per unit of time. Option 1 omits negative values."""
     unit, positive = arguments.duration(0), whole_number(arguments, 1, 0, 1) if len(arguments.constants) > 1 else 0
-    change = "CAST({x} AS DOUBLE) - lag(CAST({x} AS DOUBLE)) OVER ({over})"
-    units = f"nullif(({{t}} - lag({{t}}) OVER ({{over}})) / {float(unit)!r}D, 0D)"
-    keep = "{value} >= 0" if positive else "{value} IS NOT NULL"
-    return SeriesRule(DOUBLE, f"({change}) / {units}", before=PRESENT, keep=keep)
+    x = X.cast("double")
+    units = call("nullif", (T - over("lag", T)) / double(unit), double(0))
+    keep = integer(0) <= VALUE if positive else VALUE.is_not_null()
+    return SeriesRule(DOUBLE, (x - over("lag", x)) / units, before=PRESENT, keep=keep)
 
 
 def running_sum(arguments: AggregateArguments) -> SeriesRule:
     """Return the rule of `csum`, NULL while the sum is out of the range of BIGINT."""
     type_ = sum_type(arguments.type)
-    return SeriesRule(
-        type_, fit_type(f"sum({unbounded(arguments.type)}) OVER ({{over}} {THROUGH_CURRENT_ROW})", type_), before=PRESENT
-    )
+    return SeriesRule(type_, fit_type(over("sum", unbounded(arguments.type), frame=THROUGH_CURRENT_ROW), type_), before=PRESENT)
 
 
 def moving_average(arguments: AggregateArguments) -> SeriesRule:
     """Return the rule of `mavg`, which omits rows until there are enough values."""
     count = whole_number(arguments, 0, 1, 1000)
-    frame = f"ROWS BETWEEN {count - 1} PRECEDING AND CURRENT ROW"
-    mean = f"avg(CAST({{x}} AS DOUBLE)) OVER ({{over}} {frame})"
-    return SeriesRule(DOUBLE, mean, "row_number() OVER ({over})", PRESENT, f"{{first}} >= {count}")
+    mean = over("avg", X.cast("double"), frame=f"ROWS BETWEEN {count - 1} PRECEDING AND CURRENT ROW")
+    return SeriesRule(DOUBLE, mean, over("row_number"), PRESENT, integer(count) <= FIRST)
 
 
-def condition(arguments: AggregateArguments) -> str:
-    """Return the condition of `statecount` and `stateduration` as Spark SQL."""
+def condition(arguments: AggregateArguments) -> Node:
+    """Return the condition of `statecount` and `stateduration`."""
     sign, value = arguments.string(0).upper(), arguments.number(1)
     if sign not in COMPARED:
         raise TypeMismatchError(f"{arguments.function} takes {', '.join(COMPARED)}, not {sign!r}")
-    return f"(CAST({{x}} AS DOUBLE) {COMPARED[sign]} {float(value)!r}D)"
+    return call(COMPARED[sign], X.cast("double"), double(value))
 
 
 def state_count(arguments: AggregateArguments) -> SeriesRule:
     """Return the rule of `statecount`: for how many consecutive rows a condition holds, -1 if it does not."""
     holds = condition(arguments)
-    last_failure = f"coalesce(max(if(NOT {holds}, {{first}}, NULL)) OVER ({{over}} {THROUGH_CURRENT_ROW}), 0L)"
-    value = f"CASE WHEN {{x}} IS NULL THEN NULL WHEN {holds} THEN {{first}} - {last_failure} ELSE -1L END"
-    return SeriesRule(BIGINT, value, f"count({{x}}) OVER ({{over}} {THROUGH_CURRENT_ROW})")
+    failure = over("max", if_(negated(holds), FIRST, NULL), frame=THROUGH_CURRENT_ROW)
+    value = case([(X.is_null(), NULL), (holds, FIRST - call("coalesce", failure, bigint(0)))], bigint(-1))
+    return SeriesRule(BIGINT, value, over("count", X, frame=THROUGH_CURRENT_ROW))
 
 
 def state_duration(arguments: AggregateArguments) -> SeriesRule:
     """Return the rule of `stateduration`: for how long a condition has held, in whole units, -1 if it does not."""
     holds = condition(arguments)
     unit = arguments.duration(2) if len(arguments.constants) > 2 else 1
-    began = f"max(if({holds} AND NOT {{first}}, {{t}}, NULL)) OVER ({{over}} {THROUGH_CURRENT_ROW})"
-    value = f"CASE WHEN {{x}} IS NULL THEN NULL WHEN {holds} THEN ({{t}} - {began}) div {unit}L ELSE -1L END"
-    return SeriesRule(BIGINT, value, f"coalesce(last({holds}, true) OVER ({{over}} {BEFORE_CURRENT_ROW}), false)")
+    began = over("max", if_(both(holds, negated(FIRST)), T, NULL), frame=THROUGH_CURRENT_ROW)
+    value = case([(X.is_null(), NULL), (holds, call("div", T - began, bigint(unit)))], bigint(-1))
+    return SeriesRule(BIGINT, value, call("coalesce", value_before(holds), FALSE))
 
 
-def extremes(direction: str) -> Callable[[AggregateArguments], SeriesRule]:
-    """Return the rule of `top` and `bottom`. The most extreme row comes last."""
+def extremes(place: Node) -> Callable[[AggregateArguments], SeriesRule]:
+    """Return the rule of `top` and `bottom`, whose rows are in the order of `place`. The most extreme row comes last."""
 
     def rule(arguments: AggregateArguments) -> SeriesRule:
         count = whole_number(arguments, 0, 1, 100)
-        rank = f"row_number() OVER (PARTITION BY {{keys}} ORDER BY {{x}} {direction}, {{ties}})"
-        return SeriesRule(arguments.type, "{x}", rank, PRESENT, f"{{first}} <= {count}", "-{first}")
+        rank = Over(call("row_number"), (KEYS,), (place, TIES))
+        return SeriesRule(arguments.type, X, rank, PRESENT, integer(count) >= FIRST, -FIRST)
 
     return rule
 
@@ -117,24 +112,24 @@ def extremes(direction: str) -> Callable[[AggregateArguments], SeriesRule]:
 def tail(arguments: AggregateArguments) -> SeriesRule:
     """Return the rule of `tail`: the last rows, latest first. An offset omits the latest."""
     count, offset = whole_number(arguments, 0, 1, 100), whole_number(arguments, 1, 0, 100) if len(arguments.constants) > 1 else 0
-    rank = "row_number() OVER (PARTITION BY {keys} ORDER BY {t} DESC, {ties})"
-    return SeriesRule(arguments.type, "{x}", rank, None, f"{{first}} > {offset} AND {{first}} <= {offset + count}", "{first}")
+    rank = Over(call("row_number"), (KEYS,), (call("desc", T), TIES))
+    return SeriesRule(arguments.type, X, rank, None, both(integer(offset) < FIRST, integer(offset + count) >= FIRST), FIRST)
 
 
 def unique(arguments: AggregateArguments) -> SeriesRule:
     """Return the rule of `unique`: the first row of each value."""
-    return SeriesRule(arguments.type, "{x}", "row_number() OVER (PARTITION BY {keys}, {x} ORDER BY {ties})", None, "{first} = 1")
+    return SeriesRule(arguments.type, X, Over(call("row_number"), (KEYS, X), (TIES,)), None, FIRST.equals(integer(1)))
 
 
 def sample(arguments: AggregateArguments) -> SeriesRule:
     """Return the rule of `sample`: pseudo-random rows chosen by a hash, the same each time."""
     count = whole_number(arguments, 0, 1, 1000)
-    rank = "row_number() OVER (PARTITION BY {keys} ORDER BY xxhash64({ties}), {ties})"
-    return SeriesRule(arguments.type, "{x}", rank, PRESENT, f"{{first}} <= {count}")
+    rank = Over(call("row_number"), (KEYS,), (call("xxhash64", TIES), TIES))
+    return SeriesRule(arguments.type, X, rank, PRESENT, integer(count) >= FIRST)
 
 
 SERIES_TABLE: Final = (
-    SeriesFunction("bottom", ORDERED, extremes("ASC"), "the y rows (1 to 100) with the smallest values, the smallest last", 2, 2),
+    SeriesFunction("bottom", ORDERED, extremes(X), "the y rows (1 to 100) with the smallest values, the smallest last", 2, 2),
     SeriesFunction("csum", NUMERIC, running_sum, "cumulative sum; rows with NULL are omitted"),
     SeriesFunction(
         "derivative",
@@ -178,6 +173,6 @@ SERIES_TABLE: Final = (
         4,
     ),
     SeriesFunction("tail", ANY, tail, "the last y rows (1 to 100), latest first; skips the z latest rows", 2, 3),
-    SeriesFunction("top", ORDERED, extremes("DESC"), "the y rows (1 to 100) with the largest values, the largest last", 2, 2),
+    SeriesFunction("top", ORDERED, extremes(LARGEST), "the y rows (1 to 100) with the largest values, the largest last", 2, 2),
     SeriesFunction("unique", ANY, unique, "first row of each distinct value, including NULL"),
 )

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from headrace.compute import Plan, aggregate_windows, prepare
 from headrace.compute.columnar import UnsupportedError
 from headrace.compute.evaluation.interp import POINT, interpolate
+from headrace.compute.frames import SparkRows
 from headrace.compute.nodes import NOW, Column, bigint, columns_of, substitute
 from headrace.compute.plan import TS, WEND, WSTART, uses_neighbors
 from headrace.compute.plan_clauses import InterpPlan
@@ -114,7 +115,7 @@ def points(query: Plan, interp: InterpPlan, rows: DataFrame, first: int, last: i
     """Return the interpolated points of the groups that have a row at or before each."""
     keys = key_columns(query)
     prepared = prepare(query, rows)
-    values = interpolate(query, replace(interp, first=Bound(first), last=Bound(last)), prepared)
+    values = interpolate(query, replace(interp, first=Bound(first), last=Bound(last)), SparkRows(query, prepared)).frame
     seen = prepared.groupBy(*keys).agg(F.min(TS).alias("_seen"))
     same = [F.col(f"values.{key}").eqNullSafe(F.col(f"seen.{key}")) for key in keys]
     joined = values.alias("values").join(seen.alias("seen"), reduce(and_, same, F.lit(True))).where(f"{POINT} >= _seen")
