@@ -140,9 +140,18 @@ class Operation(Node):
 
 @dataclass(frozen=True, slots=True)
 class SparkSql(Node):
-    """An expression that has no meaning but its text, such as functions of elements: with other expressions in it."""
+    """An expression that is known by its text, such as functions of elements, with other expressions in it.
+
+    `apply` gives the same for arrays of these; None if only Spark computes it.
+    """
 
     parts: tuple[str | Node, ...]
+    apply: Callable[..., pa.Array] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        """The expressions in it."""
+        return tuple(part for part in self.parts if isinstance(part, Node))
 
     def __str__(self) -> str:
         return "".join(map(str, self.parts))
@@ -288,7 +297,7 @@ def call(name: str, *operands: Node) -> Operation:
     return Operation(name, operands)
 
 
-def spark_sql(template: str, *operands: object, **named: object) -> Node:
+def spark_sql(template: str, *operands: object, **named: object) -> SparkSql:
     """Return Spark SQL with operands in place of `{}` and `{name}`: nodes, or text that is inserted as it is."""
     parts: list[str | Node] = []
     rest = iter(operands)
@@ -376,7 +385,7 @@ def substitute(node: Node, nodes: Mapping[str, Node]) -> Node:
         case PythonCall(operands=operands):
             return replace(node, operands=tuple(substitute(part, nodes) for part in operands))
         case SparkSql(parts=parts):
-            return SparkSql(tuple(substitute(part, nodes) if isinstance(part, Node) else part for part in parts))
+            return replace(node, parts=tuple(substitute(part, nodes) if isinstance(part, Node) else part for part in parts))
         case Places(nodes=parts):
             return Places(tuple(substitute(part, nodes) for part in parts))
         case Over(function=Operation(name=name, operands=operands, type=type_), keys=keys, order=order):

@@ -59,6 +59,10 @@ def conversion(source: pa.DataType, target: pa.DataType) -> Callable[[Values], V
         return lambda values: truncate(values, target)
     if types.is_floating(target) and kinds & {"integer", "real", "boolean"}:
         return lambda values: pc.cast(pc.cast(values, pa.int8()) if "boolean" in kinds else values, target, safe=False)
+    if types.is_decimal(target) and "decimal" in kinds and is_wider(target, source):
+        return lambda values: pc.cast(values, target)
+    if types.is_decimal(target) and "integer" in kinds and target.precision - target.scale >= INTEGER_DIGITS:
+        return lambda values: pc.cast(values, target)
     if types.is_decimal(target) and "integer" in kinds:
         return by_row(lambda value: fitted(Decimal(value), target), target)
     if "decimal" in kinds and types.is_floating(target):
@@ -71,6 +75,12 @@ def conversion(source: pa.DataType, target: pa.DataType) -> Callable[[Values], V
     if "text" not in kinds or read is None:
         return unsupported(source, target)
     return by_row(lambda text: read(text, target), target)
+
+
+def is_wider(target: pa.DataType, source: pa.DataType) -> bool:
+    """Return whether a DECIMAL has all values of another one."""
+    has_fraction, has_whole = target.scale >= source.scale, target.precision - target.scale >= source.precision - source.scale
+    return bool(has_fraction and has_whole)
 
 
 def unsupported(source: pa.DataType, target: pa.DataType) -> Callable[[Values], Values]:
@@ -166,6 +176,7 @@ def java_text(number: Any) -> str:
     return f"{sign}{digits[: power + 1].ljust(power + 1, '0')}.{digits[power + 1 :] or '0'}"
 
 
+INTEGER_DIGITS: Final = 19
 KINDS: Final[dict[str, Callable[[pa.DataType], bool]]] = {
     "boolean": pa.types.is_boolean,
     "integer": pa.types.is_integer,

@@ -33,7 +33,7 @@ from headrace.compute.columnar.arrays import (
 from headrace.compute.columnar.casts import cast, nulls_like
 from headrace.compute.columnar.texts import TEXT_FUNCTIONS
 from headrace.compute.columnar.times import TIME_FUNCTIONS
-from headrace.compute.nodes import Column, Node, Operation, PythonCall, UnsupportedError, Value, columns_of, if_
+from headrace.compute.nodes import Column, Node, Operation, PythonCall, SparkSql, UnsupportedError, Value, columns_of, if_
 from headrace.compute.sql_text import unassignable
 
 ORDERED: Final = ("=", "<>", "<", "<=", ">", ">=")
@@ -86,8 +86,10 @@ class Evaluation:
                 return pa.scalar(exact, arrow_type(type_))
             case Operation(name="cast" | "try_cast" as name, operands=(operand,), type=type_):
                 return applied(lambda values: cast(values, type_, is_try=name == "try_cast"), self.values(operand))
-            case Operation(name="struct" | "array"):
+            case Operation(name="struct" | "array" | "named_struct"):
                 return self._compound(node)
+            case SparkSql(operands=operands, apply=code) if code is not None:
+                return applied(lambda *values: apply_code(code, list(values)), *map(self.values, operands))
             case Operation(name="if" | "case" | "coalesce" | "raise_error"):
                 return self._choice(node)
             case Operation(name=name, operands=operands):
@@ -131,10 +133,10 @@ class Evaluation:
         return values.take(indexes)
 
     def _compound(self, node: Operation) -> Values:
-        """Return `struct`, or a list of one `named_struct`."""
+        """Return a struct, or a list of one."""
         fields = struct_fields(node)
         values = pc.make_struct(*(self.values(part) for _, part in fields), field_names=[name for name, _ in fields])
-        if node.name == "struct":
+        if node.name != "array":
             return values
         if isinstance(values, pa.Scalar):
             return pa.scalar([values], list_of(values.type))
@@ -218,14 +220,25 @@ def list_of(element: pa.DataType) -> pa.DataType:
 
 
 def struct_fields(node: Operation) -> list[tuple[str, Node]]:
-    """Return name and expression of each field of `struct`, which Spark names, or of a list of one `named_struct`."""
+    """Return name and expression of each field of `struct`, which Spark names, of `named_struct`, or of a list of one of these."""
     match node:
         case Operation(name="struct", operands=operands):
             return [(part.name if isinstance(part, Column) else f"col{number}", part) for number, part in enumerate(operands, 1)]
-        case Operation(operands=(Operation(name="named_struct", operands=operands),)):
+        case Operation(name="array", operands=(Operation(name="named_struct") as element,)):
+            return struct_fields(element)
+        case Operation(name="named_struct", operands=operands):
             names = [str(name.value) for name in operands[::2] if isinstance(name, Value)]
             return list(zip(names, operands[1::2], strict=True))
     raise UnsupportedError(str(node))
+
+
+def present_list(values: Values) -> Values:
+    """Return a list of each value, empty for NULL."""
+    array = pa.repeat(values, 1) if isinstance(values, pa.Scalar) else values
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    offsets = np.concatenate(([0], np.cumsum(array.is_valid().to_numpy(zero_copy_only=False)))).astype(np.int32)
+    lists = pa.ListArray.from_arrays(pa.array(offsets), array.drop_null(), list_of(array.type))
+    return lists[0] if isinstance(values, pa.Scalar) else lists
 
 
 def is_negative_zero(values: Values) -> Values:
@@ -264,7 +277,13 @@ def as_common_number(left: Values, right: Values) -> tuple[Values, Values]:
 
 
 def number_operator(kernel: Callable[[Values, Values], Values]) -> Callable[[Values, Values], Values]:
-    return lambda left, right: kernel(*as_common_number(left, right))
+    """Return an operator of two numbers. Of two DECIMAL, Arrow gives the result the type that Spark does."""
+
+    def apply_to(left: Values, right: Values) -> Values:
+        refuse(pa.types.is_decimal(left.type) != pa.types.is_decimal(right.type), "a DECIMAL and another number")
+        return kernel(*as_common_number(left, right))
+
+    return apply_to
 
 
 def comparison(sign: str) -> Callable[[Values, Values], Values]:
@@ -441,6 +460,7 @@ OPERANDS: Final[dict[str, tuple[Callable[[pa.DataType], bool], pa.DataType | Non
     "i": (lambda type_: pa.types.is_integer(type_) and type_.bit_width <= 32, pa.int32()),
     "l": (pa.types.is_integer, pa.int64()),
     "n": (is_number, pa.float64()),
+    "m": (lambda type_: is_number(type_) or pa.types.is_decimal(type_), pa.float64()),
     "r": (pa.types.is_floating, pa.float64()),
     "t": (pa.types.is_string, pa.string()),
     "b": (pa.types.is_binary, pa.binary()),
@@ -464,9 +484,9 @@ FUNCTIONS: Final[dict[str, tuple[str, Callable[..., Values]]]] = {
     "assigned": ("*", check_assigned),
     "greatest": ("*", extreme(">")),
     "least": ("*", extreme("<")),
-    "+": ("n", number_operator(pc.add_checked)),
-    "-": ("n", number_operator(pc.subtract_checked)),
-    "*": ("n", number_operator(pc.multiply_checked)),
+    "+": ("m", number_operator(pc.add_checked)),
+    "-": ("m", number_operator(pc.subtract_checked)),
+    "*": ("m", number_operator(pc.multiply_checked)),
     "/": ("n", divide),
     "div": ("l", divide_whole),
     "%": ("n", remainder(is_positive=False)),
@@ -493,5 +513,8 @@ FUNCTIONS: Final[dict[str, tuple[str, Callable[..., Values]]]] = {
     "^": ("l", number_operator(pc.bit_wise_xor)),
     "shiftright": ("li", lambda values, places: pc.shift_right(values, pc.cast(places, values.type))),
     "join_halves": ("l", join_halves),
+    "present_list": ("*", present_list),
+    "instant_of": ("*", lambda points: pc.struct_field(points, "t")),
+    "value_of": ("*", lambda points: pc.struct_field(points, "v")),
 }
 """The types of the operands, the last of which holds for all that follow, and the kernel of each function."""

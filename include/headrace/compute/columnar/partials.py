@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.columnar.arrays import Values, refuse
+from headrace.compute.columnar.arrays import Values, arrow_type, refuse
 from headrace.compute.columnar.columns import Arrays, evaluate_all, take
 from headrace.compute.columnar.expressions import type_of
 from headrace.compute.columnar.runs import Bools, Groups, Int64s, Runs, Scattered, marks, ranks, stable_order, to_numpy
@@ -51,6 +51,23 @@ class Sum:
             pa.types.is_integer(column.type) and float(np.abs(values).max()) * int(groups.lengths.max()) >= MAX_SUM, "a large sum"
         )
         return pa.array(groups.fold(np.add, values), column.type, mask=missing(column, groups))
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalSum:
+    """`CAST(sum(x) AS DECIMAL(p, s))` of values of that type; NULL without values."""
+
+    column: str
+
+    def reduce(self, columns: Columns, groups: Groups) -> pa.Array:
+        """Add up the values of each group. Raises `UnsupportedError` if a sum may have more digits, which Spark reports."""
+        column = columns[self.column]
+        limit = float(10 ** (column.type.precision - column.type.scale))
+        largest = pc.max(pc.abs(column)).as_py()
+        refuse(largest is not None and float(largest) * int(groups.lengths.max()) >= limit / 2, "a large sum")
+        table = pa.table({"group": pa.array(groups.of_row), "value": column})
+        sums = table.group_by("group", use_threads=False).aggregate([("value", "sum")]).sort_by("group")
+        return sums["value_sum"].combine_chunks().cast(column.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +200,9 @@ def reducer(merge: Node, types: Mapping[str, pa.DataType]) -> Reducer:
             return Moments(count, mean, squares, name == "merged_mean")
         case Operation(name="sum", operands=(Column(name=name),)) if types[name] in (pa.int64(), pa.float64()):
             return Sum(name)
+        case Operation(name="cast", operands=(Operation(name="sum", operands=(Column(name=name),)),), type=type_):
+            if pa.types.is_decimal(types[name]) and types[name] == arrow_type(type_):
+                return DecimalSum(name)
         case Operation(name="min" | "max" as function, operands=(Column(name=name),)) if is_ordered(types[name]):
             return Extreme(name, function == "max")
         case Operation(name="min_by" | "max_by" as function, operands=(Column(name=value), Column(name=order))):

@@ -229,6 +229,10 @@ class SegmentKernel:
         if self.filter is not None:
             columns, size = filter_rows(columns, size, evaluate(self.filter, plain(self.filter, columns)))
         prepared = evaluate_all(self.prepared, columns, size)
+        for name in key_columns(self.plan):
+            if pa.types.is_floating(prepared[name].type):
+                # A sum with 0.0 turns -0.0 into 0.0, as Spark does with what it groups by.
+                prepared[name] = pc.add(prepared[name], pa.scalar(0.0, prepared[name].type))
         if isinstance(self.plan.window, StateWindow) and prepared[STATE].null_count:
             prepared, size = filter_rows(prepared, size, prepared[STATE].is_valid())
         return prepared, size
@@ -357,8 +361,9 @@ def tie_breakers(plan: Plan) -> tuple[str, ...]:
 
 def check_types(plan: Plan, types: Mapping[str, pa.DataType]) -> None:
     """Raise `UnsupportedError` for what is compared or ordered differently than in Spark."""
-    grouped = [*key_columns(plan), *([STATE] if isinstance(plan.window, StateWindow) else [])]
-    refuse(any(pa.types.is_floating(types[name]) or not is_ordered(types[name]) for name in grouped), "keys of this type")
+    refuse(not all(is_ordered(types[name]) for name in key_columns(plan)), "keys of this type")
+    is_state = isinstance(plan.window, StateWindow)
+    refuse(is_state and (pa.types.is_floating(types[STATE]) or not is_ordered(types[STATE])), "states of this type")
     refuse(plan.window is not None and types.get(TS) != BIGINT, "windows without time")
 
 

@@ -17,8 +17,8 @@ from headrace.compute.columnar.ordering import distinct, limit, numbers_of, orde
 from headrace.compute.columnar.segments import SegmentKernel
 from headrace.compute.evaluation.interp import POINT, POSITION, fill_gaps, interpolate
 from headrace.compute.evaluation.series_calls import add_series_calls
-from headrace.compute.nodes import FALSE, TRUE, Column, Node, Operation, UnsupportedError, bigint, both, call, either
-from headrace.compute.plan import IS_END, WEND, WSTART, AnyPlan, JoinSource, Plan, PlanSource, UnionPlan
+from headrace.compute.nodes import FALSE, TRUE, Column, Node, Operation, Over, UnsupportedError, bigint, both, call, either
+from headrace.compute.plan import IS_END, WEND, WSTART, AnyPlan, JoinSource, Plan, PlanSource, UnionPlan, uses_neighbors
 from headrace.compute.plan_clauses import Sort
 from headrace.compute.plan_sources import Scan, ScanUnion
 from headrace.compute.sql_text import at_present, to_stored_type
@@ -147,6 +147,8 @@ class TableEvaluator:
     def _aggregate(self, plan: Plan, rows: pa.Table) -> pa.Table:
         """Return finished windows or groups: keys, ends, and the select list."""
         refuse(any(aggregate.many for aggregate in plan.groups.aggregates), "aggregate")
+        if uses_neighbors(plan):
+            rows, plan = with_neighbors(plan, rows)
         kernel = SegmentKernel.compile(plan, types_of(rows))
         groups = kernel.segments(rows)
         if not plan.keys and plan.window is None and not groups.num_rows:
@@ -194,6 +196,13 @@ def project(plan: Plan, rows: pa.Table) -> tuple[pa.Table, list[str]]:
     if plan.is_sparse:
         result = result.where(either(*(Column(output.column).is_not_null() for output in plan.outputs if output.role is None)))
     return result.table, natural
+
+
+def with_neighbors(plan: Plan, rows: pa.Table) -> tuple[pa.Table, Plan]:
+    """Return the rows that pass WHERE with arguments that depend on those next to them, and the plan over these."""
+    arguments = {argument.column: argument.node for argument in plan.arguments if isinstance(argument.node, Over)}
+    columns = [replace(one, node=Column(one.column)) if one.column in arguments else one for one in plan.arguments]
+    return filtered(plan, rows).extend(arguments).table, replace(plan, filter=None, arguments=tuple(columns))
 
 
 def filtered(plan: Plan, rows: pa.Table) -> ArrowRows:

@@ -103,7 +103,9 @@ def join(*values: Values) -> Values:
 
 def join_with(separator: Values, *texts: Values) -> Values:
     """Return texts that are not NULL, with a separator between them."""
-    return pc.binary_join_element_wise(*texts, separator, null_handling="skip")
+    # Arrow leaves out rows in which all texts are NULL.
+    first = pc.if_else(pc.is_null(pc.coalesce(*texts)), pa.scalar("", TEXT), texts[0])
+    return pc.binary_join_element_wise(first, *texts[1:], separator, null_handling="skip")
 
 
 def unhex(text: str) -> bytes | None:

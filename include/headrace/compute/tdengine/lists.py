@@ -9,6 +9,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.compute.columnar import lists
 from headrace.compute.functions.aggregates import (
     AFTER,
     BEFORE,
@@ -50,9 +51,10 @@ SURROUNDED: Final = list_partial(call("named_struct", *POINT, string("b"), BEFOR
 POINTS: Final = list_partial(call("named_struct", *POINT), X.is_not_null())
 
 
-def over_sorted_list(body: str) -> Node:
-    """Return an expression over the sorted list `s`, NULL if the list is empty."""
-    return spark_sql("element_at(transform(array(array_sort({})), s -> if(size(s) = 0, NULL, {})), 1)", Column("l"), body)
+def over_sorted_list(body: str, apply: Callable[[pa.ListArray], pa.Array] | None = None) -> Node:
+    """Return an expression over the sorted list `s`, NULL if the list is empty; `apply` gives the same for arrays of lists."""
+    text = "element_at(transform(array(array_sort({})), s -> if(size(s) = 0, NULL, {})), 1)"
+    return replace(spark_sql(text, Column("l"), body), apply=apply)
 
 
 def text_of_numbers(write: Callable[[list[float]], str], numbers: Node) -> Node:
@@ -72,8 +74,8 @@ def percentile(arguments: AggregateArguments) -> AggregateRule:
     """Return the rule of `percentile`: exact, interpolated between ranks. Several percentages give one text."""
     fractions = [percent(arguments, index) / 100 for index in range(len(arguments.constants))]
     if len(fractions) == 1:
-        return AggregateRule(DOUBLE, (VALUES,), over_sorted_list(interpolate(fractions[0])))
-    quantiles = over_sorted_list(f"array({', '.join(map(interpolate, fractions))})")
+        return AggregateRule(DOUBLE, (VALUES,), over_sorted_list(interpolate(fractions[0]), lists.quantiles(fractions)))
+    quantiles = over_sorted_list(f"array({', '.join(map(interpolate, fractions))})", lists.quantiles(fractions))
     return AggregateRule(VARCHAR, (VALUES,), text_of_numbers(percentile_text, quantiles))
 
 
@@ -97,7 +99,7 @@ def mode(arguments: AggregateArguments) -> AggregateRule:
     most_frequent = f"aggregate(s, {start}, (a, e) -> {step}, a -> a.b)"
     value = if_(X.equals(integer(0)), integer(0).cast(type_), X) if arguments.type.kind in FLOATS else X
     values = collapse_directly(list_partial(X, X.is_not_null()), call("mode", value, TRUE))
-    return AggregateRule(arguments.type, (values,), over_sorted_list(most_frequent))
+    return AggregateRule(arguments.type, (values,), over_sorted_list(most_frequent, lists.most_frequent))
 
 
 def time_weighted(arguments: AggregateArguments) -> AggregateRule:
@@ -111,7 +113,8 @@ def time_weighted(arguments: AggregateArguments) -> AggregateRule:
     first, last = "s[0]", "s[size(s) - 1]"
     if not arguments.interval:
         span = f"({last}.t - {first}.t)"
-        return AggregateRule(DOUBLE, (POINTS,), over_sorted_list(f"if({span} = 0L, s[0].v, {area} / nullif({span}, 0L))"))
+        mean = f"if({span} = 0L, s[0].v, {area} / nullif({span}, 0L))"
+        return AggregateRule(DOUBLE, (POINTS,), over_sorted_list(mean, lists.mean_over_time))
     begin, end = edge_point(first, "b", WSTART, "<"), edge_point(last, "a", WEND, ">")
     edges = f"({begin}.v + {first}.v) / 2 * ({first}.t - {begin}.t) + ({last}.v + {end}.v) / 2 * ({end}.t - {last}.t)"
     span = f"({end}.t - {begin}.t)"
@@ -131,8 +134,10 @@ def latest_rate(arguments: AggregateArguments) -> AggregateRule:
     """Return the rule of `irate`: change per second between the last two rows. A counter that fell restarted from 0."""
     last, before = "s[size(s) - 1]", "s[size(s) - 2]"
     change = f"if({last}.v < {before}.v, {last}.v, {last}.v - {before}.v)"
-    seconds = f"nullif(({last}.t - {before}.t) / {float(arguments.precision.ticks_per_second)!r}D, 0D)"
-    return AggregateRule(DOUBLE, (POINTS,), over_sorted_list(f"if(size(s) < 2, NULL, {change} / {seconds})"))
+    second = arguments.precision.ticks_per_second
+    seconds = f"nullif(({last}.t - {before}.t) / {float(second)!r}D, 0D)"
+    rate = over_sorted_list(f"if(size(s) < 2, NULL, {change} / {seconds})", lists.rate_of_last(second))
+    return AggregateRule(DOUBLE, (POINTS,), rate)
 
 
 def fitted_line(arguments: AggregateArguments) -> AggregateRule:
@@ -143,8 +148,8 @@ def fitted_line(arguments: AggregateArguments) -> AggregateRule:
     add = f"named_struct('n', a.n + 1L, 'x', a.x + {x}, 'y', a.y + e.v, 'xy', a.xy + {x} * e.v, 'xx', a.xx + {x} * {x})"
     rise, run = "(a.xy - a.y * (a.x / a.n))", "(a.xx - a.x * (a.x / a.n))"
     line = f"if({run} = 0D, NULL, array({rise} / {run}, (a.y - {rise} * (a.x / {run})) / a.n))"
-    lines = over_sorted_list(f"aggregate(s, {zero}, (a, e) -> {add}, a -> {line})")
-    return AggregateRule(VARCHAR, (POINTS,), text_of_numbers(line_text, lines))
+    both = over_sorted_list(f"aggregate(s, {zero}, (a, e) -> {add}, a -> {line})", lists.lines(float(start), float(step)))
+    return AggregateRule(VARCHAR, (POINTS,), text_of_numbers(line_text, both))
 
 
 def line_text(line: list[float]) -> str:

@@ -1,0 +1,141 @@
+"""Functions of the lists of values or points that groups have collected, with the values that Spark has.
+
+Lists are sorted first. What is added up is added one after the other, in the order of the sorted list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute.columnar.runs import Int64s, Runs, marks, ranks, to_numpy
+
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SortedLists:
+    """The elements of lists, each list sorted, with the first element and the number of elements of each."""
+
+    elements: pa.Array
+    starts: Int64s
+    sizes: Int64s
+
+    @classmethod
+    def of(cls, lists: pa.ListArray) -> SortedLists:
+        """Sort lists of values or of structs, in which there is no NULL."""
+        elements, parents = lists.flatten(), to_numpy(pc.list_parent_indices(lists)).astype(np.int64)
+        order = np.lexsort((ranks(elements), parents))
+        sizes = to_numpy(pc.fill_null(lists.value_lengths(), 0)).astype(np.int64)
+        return cls(elements.take(pa.array(order)), np.cumsum(sizes) - sizes, sizes)
+
+    def field(self, name: str) -> npt.NDArray[np.generic]:
+        """Return a field of points."""
+        return np.asarray(to_numpy(pc.struct_field(self.elements, name)))
+
+    @property
+    def last(self) -> Int64s:
+        """The last element of each list; any for an empty one."""
+        return np.maximum(self.starts + self.sizes - 1, 0)
+
+    def sums(self, terms: Doubles) -> Doubles:
+        """Return the sums of terms, of which each list has as many as elements."""
+        with np.errstate(all="ignore"):
+            parts = [np.cumsum(part)[-1:] for part in np.split(terms, self.starts[1:])]
+        return np.array([part[0] if len(part) else 0.0 for part in parts]) if len(self.starts) else np.empty(0)
+
+
+def at(values: Doubles, index: Int64s) -> Doubles:
+    return values[np.minimum(index, len(values) - 1)] if len(values) else np.zeros(len(index))
+
+
+def quantiles(fractions: Sequence[float]) -> Callable[[pa.ListArray], pa.Array]:
+    """Return the function that gives the values of lists at a fraction of their ranks; a list of values for several fractions."""
+    return partial(quantiles_of, tuple(fractions))
+
+
+def quantiles_of(fractions: tuple[float, ...], lists: pa.ListArray) -> pa.Array:
+    found = SortedLists.of(lists)
+    values, columns = to_numpy(found.elements).astype(np.float64), []
+    for fraction in fractions:
+        rank = fraction * np.maximum(found.sizes - 1, 0)
+        low, high = (at(values, found.starts + side.astype(np.int64)) for side in (np.floor(rank), np.ceil(rank)))
+        with np.errstate(all="ignore"):
+            columns.append(low + (high - low) * (rank - np.floor(rank)))
+    is_empty = found.sizes == 0
+    if len(columns) == 1:
+        return pa.array(columns[0], mask=is_empty)
+    flat = np.stack(columns, axis=1)[~is_empty].ravel()
+    offsets = np.concatenate(([0], np.cumsum(np.where(is_empty, 0, len(columns))))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat), mask=pa.array(is_empty))
+
+
+def most_frequent(lists: pa.ListArray) -> pa.Array:
+    """Return the most frequent value of each list, the least of several."""
+    found = SortedLists.of(lists)
+    size, lists_of = len(found.elements), np.repeat(np.arange(len(found.sizes)), found.sizes)
+    runs = Runs.of(marks([lists_of, ranks(found.elements)], size))
+    owner = lists_of[runs.starts]
+    best = np.lexsort((np.arange(len(owner)), -runs.lengths, owner))
+    _, first = np.unique(owner[best], return_index=True)
+    index = np.full(len(found.sizes), -1, np.int64)
+    index[owner[best[first]]] = runs.starts[best[first]]
+    values = found.elements.take(pa.array(index, mask=index < 0))
+    return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
+
+
+def mean_over_time(lists: pa.ListArray) -> pa.Array:
+    """Return the mean of the line through the points of each list, or the value of points at one instant."""
+    found = SortedLists.of(lists)
+    times, values = found.field("t").astype(np.int64), found.field("v").astype(np.float64)
+    terms = np.zeros(len(values))
+    with np.errstate(all="ignore"):
+        terms[1:] = (values[1:] + values[:-1]) / 2 * (times[1:] - times[:-1])
+        terms[found.starts[found.sizes > 0]] = 0.0
+        span = at(times, found.last) - at(times, found.starts)
+        mean = np.where(span == 0, at(values, found.starts), found.sums(terms) / np.where(span == 0, 1, span))
+    return pa.array(mean, mask=found.sizes == 0)
+
+
+def rate_of_last(ticks_per_second: int) -> Callable[[pa.ListArray], pa.Array]:
+    """Return the function that gives the change per second between the last two points of each list."""
+    return partial(last_rate, ticks_per_second)
+
+
+def last_rate(ticks_per_second: int, lists: pa.ListArray) -> pa.Array:
+    found = SortedLists.of(lists)
+    times, values, before = found.field("t").astype(np.int64), found.field("v").astype(np.float64), np.maximum(found.last - 1, 0)
+    last, previous = at(values, found.last), at(values, before)
+    seconds = (at(times, found.last) - at(times, before)) / float(ticks_per_second)
+    is_less = (last < previous) | (np.isnan(previous) & ~np.isnan(last))
+    with np.errstate(all="ignore"):
+        rate = np.where(is_less, last, last - previous) / np.where(seconds == 0, 1.0, seconds)
+    return pa.array(rate, mask=(found.sizes < 2) | (seconds == 0))
+
+
+def lines(start: float, step: float) -> Callable[[pa.ListArray], pa.Array]:
+    """Return the function that gives slope and intercept of the line through the values of each list."""
+    return partial(fitted_lines, start, step)
+
+
+def fitted_lines(start: float, step: float, lists: pa.ListArray) -> pa.Array:
+    found = SortedLists.of(lists)
+    values = found.field("v").astype(np.float64)
+    number = np.arange(len(values)) - np.repeat(found.starts, found.sizes)
+    with np.errstate(all="ignore"):
+        x = start + number * step
+        n, sums = found.sizes, [found.sums(terms) for terms in (x, values, x * values, x * x)]
+        sum_x, sum_y, sum_xy, sum_xx = sums
+        mean = sum_x / np.maximum(n, 1)
+        rise, run = sum_xy - sum_y * mean, sum_xx - sum_x * mean
+        slope, intercept = rise / run, (sum_y - rise * (sum_x / run)) / n
+    is_missing = (run == 0) | (n == 0)
+    flat = np.stack([slope, intercept], axis=1)[~is_missing].ravel()
+    offsets = np.concatenate(([0], np.cumsum(np.where(is_missing, 0, 2)))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat), mask=pa.array(is_missing))
