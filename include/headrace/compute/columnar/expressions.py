@@ -39,6 +39,8 @@ from headrace.compute.sql_text import unassignable
 ORDERED: Final = ("=", "<>", "<", "<=", ">", ">=")
 MAX_DIGITS: Final = 400
 """More digits leave any DOUBLE as it is."""
+MAX_INTEGER_DIGITS: Final = 19
+MAX_PRECISION: Final = 38
 ROWS: Final = "\x00rows"
 """A column that is there although no expression reads it: its length is the number of rows."""
 
@@ -270,17 +272,37 @@ def join_halves(high: Values, low: Values) -> Values:
 
 def as_common_number(left: Values, right: Values) -> tuple[Values, Values]:
     """Return two numbers of one type, and other operands as they are."""
+    if pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type):
+        return as_common_decimal(left, right)
     if left.type == right.type or not (is_number(left.type) and is_number(right.type)):
         return left, right
     target = common_type([left.type, right.type])
     return typed(left, target), typed(right, target)
 
 
+def as_common_decimal(left: Values, right: Values) -> tuple[Values, Values]:
+    """Return two DECIMAL, or one and an integer, as DECIMAL of one type; other operands as they are."""
+    sizes = []
+    for type_ in (left.type, right.type):
+        if pa.types.is_integer(type_):
+            sizes.append((MAX_INTEGER_DIGITS, 0))
+        elif pa.types.is_decimal(type_):
+            sizes.append((type_.precision - type_.scale, type_.scale))
+    if len(sizes) < 2:
+        return left, right
+    whole, scale = (max(size[part] for size in sizes) for part in (0, 1))
+    refuse(whole + scale > MAX_PRECISION, "a DECIMAL of too many digits")
+    target = pa.decimal128(whole + scale, scale)
+    return pc.cast(left, target), pc.cast(right, target)
+
+
 def number_operator(kernel: Callable[[Values, Values], Values]) -> Callable[[Values, Values], Values]:
     """Return an operator of two numbers. Of two DECIMAL, Arrow gives the result the type that Spark does."""
 
     def apply_to(left: Values, right: Values) -> Values:
-        refuse(pa.types.is_decimal(left.type) != pa.types.is_decimal(right.type), "a DECIMAL and another number")
+        if pa.types.is_decimal(left.type) and pa.types.is_decimal(right.type):
+            return kernel(left, right)
+        refuse(pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type), "a DECIMAL and another number")
         return kernel(*as_common_number(left, right))
 
     return apply_to

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 
 from headrace.compute.columnar.arrays import refuse
 from headrace.compute.columnar.columns import Arrays, as_array, decoded, plain
-from headrace.compute.columnar.expressions import evaluate
+from headrace.compute.columnar.expressions import MAX_PRECISION, evaluate
 from headrace.compute.columnar.partials import MAX_SUM, is_ordered
 from headrace.compute.columnar.runs import Bools, Int64s, Runs, combined, marks, ranks, running_maximum, to_numpy
 from headrace.compute.nodes import Column, Node, Operation, Over, PythonCall
@@ -196,13 +197,15 @@ def sum_through(rows: SortedRows, values: pa.Array) -> pa.Array:
             parts = [np.cumsum(part) for part in np.split(numbers, rows.groups.starts[1:])]
         return pa.array(np.concatenate(parts) + 0.0, mask=~seen)
     refuse(not pa.types.is_integer(values.type) and not pa.types.is_decimal(values.type), "a sum of such values")
+    is_decimal = pa.types.is_decimal(values.type)
+    refuse(is_decimal and values.type.scale != 0, "a sum of fractions")
     numbers = to_numpy(pc.fill_null(values, pa.scalar(0).cast(values.type)).cast(pa.int64()))
-    refuse(len(numbers) > 0 and float(np.abs(numbers.astype(np.float64)).sum()) >= MAX_SUM, "a large sum")
-    total = np.concatenate(([0], np.cumsum(numbers)))
-    sums = pa.array(total[1:] - total[rows.groups.start_of_row], mask=~seen)
-    if not pa.types.is_decimal(values.type):
-        return sums
-    return sums.cast(pa.decimal128(min(values.type.precision + 10, 38), values.type.scale))
+    is_large = float(np.abs(numbers.astype(np.float64)).sum()) >= MAX_SUM
+    refuse(is_large and not is_decimal, "a large sum")
+    total = np.cumsum(np.concatenate(([0], numbers)).astype(object if is_large else np.int64))
+    sums = total[1:] - total[:-1][rows.groups.start_of_row]
+    type_ = pa.decimal128(min(values.type.precision + 10, MAX_PRECISION), 0) if is_decimal else pa.int64()
+    return pa.array(list(map(Decimal, sums)), type_, mask=~seen) if is_large else pa.array(sums, mask=~seen).cast(type_)
 
 
 def mean_of_last(rows: SortedRows, values: pa.Array) -> pa.Array:
