@@ -27,10 +27,10 @@ class NearSide:
         check_tables(plan)
         return evaluate_tables(plan, self, 1_000_000)
 
-    def row_count(self, scan: Scan, first: int | None, last: int | None) -> int:  # noqa: ARG002
+    def row_count(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> int:  # noqa: ARG002
         return int(self.world.rows[scan.table.name].num_rows)
 
-    def rows(self, scan: Scan, first: int | None, last: int | None) -> pa.Table:  # noqa: ARG002
+    def rows(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> pa.Table:  # noqa: ARG002
         rows = self.world.rows[scan.table.name]
         stored = rows.select([name for name in scan.columns if not scan.table.is_tag(name)])
         return joined_tags(stored, self.subtables(scan), TBNAME, scan.tags) if scan.tags else stored

@@ -67,7 +67,7 @@ def describe_source(source: PlanSource) -> list[str]:
             condition = f" on {source.condition}" if source.condition else describe_match(source.asof)
             return [f"{source.kind} join{condition}", *indent(describe_source(source.left)), *indent(describe_source(source.right))]
         case SeriesRows():
-            names = ", ".join(sql for columns in source.columns for sql, _ in columns)
+            names = ", ".join(str(node) for columns in source.columns for node, _ in columns)
             head = f"{'align by time' if source.aligned else 'rows of'} {len(source.devices)} devices: {names}"
             return [head, *indent([line for scan in source.scans for line in describe_source(scan)])]
         case Regrouped(rows=rows, regrouping=regrouping):

@@ -99,27 +99,26 @@ class SeriesRows:
 
     Attributes:
         scans: The trees' tables.
-        columns: Of each scan Spark SQL of the columns and their names, the same names in the same order.
+        columns: Of each scan the columns and their names, the same names in the same order.
         devices: The devices that the query names, also those without rows.
         aligned: Rows of an instant are one row, NULL where a series has no value then. Without it rows keep their `device`.
         slots: Number of copies of each row, numbered in `_slot`.
-        stored: What `columns` mean, for readers that do not evaluate SQL: of each scan the stored series of each column, None for
-            NULL. Empty if a column is computed otherwise, or if rows have to meet further conditions than to be of the devices.
+        stored: Of each scan the stored series of each column, None for NULL. Empty if a column is computed otherwise, or if rows
+            have to meet further conditions than to be of the devices.
         groups: If set, a row is copied for each group of its device, with the group instead of the device. `devices` are the
             groups then.
-        projections: Of each scan Spark SQL of the columns `time`, `device` and those that `columns` reads; empty if the table has
-            them.
+        projections: Of each scan the columns `time`, `device` and those that `columns` reads; empty if the table has them.
         origins: What each column is filled from.
     """
 
     scans: tuple[Scan, ...]
-    columns: tuple[tuple[tuple[str, str], ...], ...]
+    columns: tuple[tuple[tuple[Node, str], ...], ...]
     devices: tuple[str, ...]
     aligned: bool = False
     slots: int = 1
     stored: tuple[tuple[StoredSeries | None, ...], ...] = ()
     groups: tuple[RowGroup, ...] = ()
-    projections: tuple[tuple[str, ...], ...] = ()
+    projections: tuple[tuple[tuple[Node, str], ...], ...] = ()
     origins: tuple[tuple[SeriesOrigin, ...], ...] = ()
 
 

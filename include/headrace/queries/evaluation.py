@@ -54,16 +54,16 @@ class LocalReader:
         """Return the columns of the scan as stored, the series key dictionary-encoded."""
         return self.context.tables.batches(scan.table, scan.columns, devices, stored_bounds(scan, first, last))
 
-    def row_count(self, scan: Scan, first: int | None, last: int | None) -> int:
+    def row_count(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> int:
         """Return the greatest number of rows that `rows` may return."""
-        rows = self.context.tables.count_scanned(scan.table, subtables_read(scan), stored_bounds(scan, first, last))
+        rows = self.context.tables.count_scanned(scan.table, series or subtables_read(scan), stored_bounds(scan, first, last))
         return UNKNOWN_ROWS if rows is None else rows
 
-    def rows(self, scan: Scan, first: int | None, last: int | None) -> pa.Table:
+    def rows(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> pa.Table:
         """Return the columns of the scan as stored, with the tags of the rows' subtables."""
         table, tables = scan.table, self.context.tables
         stored = [name for name in scan.columns if not table.is_tag(name)]
-        rows = tables.scan(table, columns=stored, tbnames=subtables_read(scan), bounds=stored_bounds(scan, first, last))
+        rows = tables.scan(table, columns=stored, tbnames=series or subtables_read(scan), bounds=stored_bounds(scan, first, last))
         # New series get their tags before their rows, so tags that are read after the rows have those of all of them.
         return joined_tags(rows, tables.tags.read(table), table.series_key, scan.tags) if scan.tags else rows
 
@@ -104,14 +104,14 @@ class CountedReader:
             self.rows_read += batch.num_rows
             yield batch
 
-    def row_count(self, scan: Scan, first: int | None, last: int | None) -> int:
+    def row_count(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> int:
         """See `LocalReader`."""
-        return self.reader.row_count(scan, first, last)
+        return self.reader.row_count(scan, first, last, series)
 
-    def rows(self, scan: Scan, first: int | None, last: int | None) -> pa.Table:
+    def rows(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> pa.Table:
         """See `LocalReader`."""
         running.check()
-        rows = self.reader.rows(scan, first, last)
+        rows = self.reader.rows(scan, first, last, series)
         self.rows_read += rows.num_rows
         return rows
 

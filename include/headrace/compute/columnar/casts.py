@@ -59,12 +59,8 @@ def conversion(source: pa.DataType, target: pa.DataType) -> Callable[[Values], V
         return lambda values: truncate(values, target)
     if types.is_floating(target) and kinds & {"integer", "real", "boolean"}:
         return lambda values: pc.cast(pc.cast(values, pa.int8()) if "boolean" in kinds else values, target, safe=False)
-    if types.is_decimal(target) and "decimal" in kinds and is_wider(target, source):
-        return lambda values: pc.cast(values, target)
-    if types.is_decimal(target) and "integer" in kinds and target.precision - target.scale >= INTEGER_DIGITS:
-        return lambda values: pc.cast(values, target)
-    if types.is_decimal(target) and "integer" in kinds:
-        return by_row(lambda value: fitted(Decimal(value), target), target)
+    if types.is_decimal(target) and kinds & {"decimal", "integer"}:
+        return conversion_to_decimal(source, target)
     if "decimal" in kinds and types.is_floating(target):
         return by_row(float, target) if target == pa.float64() else unsupported(source, target)
     if "decimal" in kinds and types.is_integer(target):
@@ -75,6 +71,15 @@ def conversion(source: pa.DataType, target: pa.DataType) -> Callable[[Values], V
     if "text" not in kinds or read is None:
         return unsupported(source, target)
     return by_row(lambda text: read(text, target), target)
+
+
+def conversion_to_decimal(source: pa.DataType, target: pa.DataType) -> Callable[[Values], Values]:
+    """Return the conversion of integers or DECIMAL to a DECIMAL."""
+    if pa.types.is_decimal(source):
+        return (lambda values: pc.cast(values, target)) if is_wider(target, source) else unsupported(source, target)
+    if target.precision - target.scale >= INTEGER_DIGITS:
+        return lambda values: pc.cast(values, target)
+    return by_row(lambda value: fitted(Decimal(value), target), target)
 
 
 def is_wider(target: pa.DataType, source: pa.DataType) -> bool:

@@ -536,6 +536,7 @@ FUNCTIONS: Final[dict[str, tuple[str, Callable[..., Values]]]] = {
     "shiftright": ("li", lambda values, places: pc.shift_right(values, pc.cast(places, values.type))),
     "join_halves": ("l", join_halves),
     "present_list": ("*", present_list),
+    "array_contains": ("*", by_row(lambda members, member: member in members, pa.bool_())),
     "instant_of": ("*", lambda points: pc.struct_field(points, "t")),
     "value_of": ("*", lambda points: pc.struct_field(points, "v")),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,16 @@ import pyarrow.compute as pc
 
 from headrace.compute.columnar.runs import Int64s, Runs, marks, ranks, to_numpy
 
+COMPARED: Final = {
+    "=": np.equal,
+    "<>": np.not_equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    ">": np.greater,
+    "<=": np.less_equal,
+    ">=": np.greater_equal,
+}
+"""Comparisons by their signs."""
 Doubles = npt.NDArray[np.float64]
 
 
@@ -88,6 +99,35 @@ def most_frequent(lists: pa.ListArray) -> pa.Array:
     index[owner[best[first]]] = runs.starts[best[first]]
     values = found.elements.take(pa.array(index, mask=index < 0))
     return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
+
+
+def first_most_frequent(lists: pa.ListArray) -> pa.Array:
+    """Return the most frequent value of the points of each list; of several, the first to appear."""
+    found = SortedLists.of(lists)
+    values, times = pc.struct_field(found.elements, "v"), found.field("t").astype(np.int64)
+    owners = np.repeat(np.arange(len(found.sizes)), found.sizes)
+    runs = Runs.of(marks([owners, ranks(values)], len(values)))
+    owner = owners[runs.starts]
+    best = np.lexsort((times[runs.starts], -runs.lengths, owner))
+    _, first = np.unique(owner[best], return_index=True)
+    index = np.full(len(found.sizes), -1, np.int64)
+    chosen = best[first]
+    index[owner[chosen]] = runs.starts[chosen] + runs.lengths[chosen] - 1
+    return values.take(pa.array(index, mask=index < 0))
+
+
+def run_counts(sign: str, length: int) -> Callable[[pa.ListArray], pa.Array]:
+    """Return the function that counts the runs of true points in each list, of those whose length meets a condition."""
+    return partial(count_runs, sign, length)
+
+
+def count_runs(sign: str, length: int, lists: pa.ListArray) -> pa.Array:
+    found = SortedLists.of(lists)
+    is_true = found.field("v").astype(np.bool_)
+    owners = np.repeat(np.arange(len(found.sizes)), found.sizes)
+    runs = Runs.of(marks([owners, is_true], len(is_true)))
+    is_counted = is_true[runs.starts] & COMPARED[sign](runs.lengths, length)
+    return pa.array(np.bincount(owners[runs.starts][is_counted], minlength=len(found.sizes)).astype(np.int64))
 
 
 def mean_over_time(lists: pa.ListArray) -> pa.Array:

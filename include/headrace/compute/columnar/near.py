@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Protocol
 
 import pyarrow as pa
@@ -32,7 +33,8 @@ def evaluate_locally(plan: AnyPlan, reader: NearReader, max_rows: int, max_resul
         if isinstance(plan, Plan) and isinstance(plan.source, OneRow):
             return evaluate_one_row(plan)
         if isinstance(plan, Plan) and isinstance(plan.source, SeriesRows):
-            return LocalPlan(plan).run(reader, max_rows, max_result_rows)
+            with suppress(UnsupportedError):
+                return LocalPlan(plan).run(reader, max_rows, max_result_rows)
         check_tables(plan)
         result = evaluate_tables(plan, reader, max_rows)
         refuse(max_result_rows is not None and result.num_rows > max_result_rows, "too many result rows")
@@ -47,7 +49,8 @@ def is_supported(plan: AnyPlan) -> bool:
         if isinstance(plan, Plan) and isinstance(plan.source, OneRow):
             return evaluate_one_row(plan) is not None
         if isinstance(plan, Plan) and isinstance(plan.source, SeriesRows):
-            return LocalPlan(plan) is not None
+            with suppress(UnsupportedError):
+                return LocalPlan(plan) is not None
         check_tables(plan)
     except UnsupportedError:
         return False

@@ -15,6 +15,7 @@ from headrace.compute.columnar.expressions import evaluate
 from headrace.compute.nodes import TIME, Node
 from headrace.compute.plan import Plan
 from headrace.compute.plan_sources import Scan, SeriesRows
+from headrace.compute.window_plans import RangeWindow
 from headrace.model.time import Precision
 from headrace.storage.types import arrow_type
 
@@ -236,3 +237,13 @@ def to_integers(times: Values) -> Array:
     """Return stored timestamps as integers of their unit."""
     integers: Array = pc.cast(times, pa.int64()).to_numpy(zero_copy_only=False)
     return integers
+
+
+def time_limits(plan: Plan) -> tuple[int | None, int | None]:
+    """Return the first and last instant that the plan can use, in ticks."""
+    first, last = plan.range
+    if isinstance(plan.window, RangeWindow):
+        start, end = plan.window.first.at(plan.present), plan.window.end.at(plan.present)
+        first = start if first is None else max(first, start)
+        last = end if last is None else min(last, end)
+    return first, last

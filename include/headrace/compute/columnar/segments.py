@@ -25,6 +25,7 @@ from headrace.compute.columnar.columns import (
     to_arrays,
 )
 from headrace.compute.columnar.expressions import evaluate, type_of
+from headrace.compute.columnar.lists import COMPARED
 from headrace.compute.columnar.partials import Reducer, is_ordered, reducer
 from headrace.compute.columnar.runs import (
     Array,
@@ -40,9 +41,11 @@ from headrace.compute.columnar.runs import (
     stable_order,
     to_numpy,
 )
+from headrace.compute.columnar.window_ranges import RangeGrid, window_range
 from headrace.compute.nodes import Node, UnsupportedError, columns_of
 from headrace.compute.plan import FIRST_ROW, IS_END, IS_START, KEY, ROW_COUNT, SERIES_KEY, STATE, TS, WEND, WSTART, Plan
 from headrace.compute.sql_text import at_present
+from headrace.compute.types import is_text
 from headrace.compute.window_plans import (
     CountWindow,
     EventWindow,
@@ -52,10 +55,14 @@ from headrace.compute.window_plans import (
     SessionWindow,
     StateWindow,
 )
+from headrace.compute.windows.row_runs import window_numbers
 from headrace.compute.windows.segments import ATTRIBUTES, key_columns, prepared_columns
 from headrace.model.calendar_windows import CalendarGrid
+from headrace.model.types import TypeKind
 from headrace.model.windows import WindowGrid
 
+MAX_WINDOWS: Final = 1_000_000
+"""Windows of a range, for which there are arrays."""
 NO_ROW: Final = -1
 """The first row of a segment that is a row, not yet a window."""
 
@@ -124,6 +131,34 @@ def number_counts(first: Int64s, count: Int64s, groups: Runs, window: CountWindo
     return Numbered(index[order], number[order])
 
 
+def number_runs(window: RunWindow, states: pa.Array, groups: Runs) -> Numbered:
+    """Number the rows of windows of consecutive rows, as `compute.windows.row_runs` does."""
+    index = np.arange(len(states))
+    match window.kind:
+        case "count":
+            number = (index - groups.start_of_row) // window.size
+            return sized(Numbered(index, number), groups, "=", window.size)
+        case "condition":
+            is_inside = flags(pc.fill_null(states, False))
+            number = np.cumsum(~is_inside)
+            inside = Numbered(index[is_inside], number[is_inside])
+            return inside if window.keep is None else sized(inside, groups, *window.keep)
+    if window.delta == 0 or is_text(window.control.type) or window.control.type.kind is TypeKind.BOOL:
+        return number_states(ranks(states), groups, None)
+    ends = np.append(groups.starts[1:], groups.rows)
+    parts = [window_numbers(states.slice(start, end - start), window.delta) for start, end in zip(groups.starts, ends, strict=True)]
+    return Numbered(index, np.concatenate(parts))
+
+
+def sized(numbered: Numbered, groups: Runs, sign: str, size: int) -> Numbered:
+    """Return the windows whose number of rows is `size`, or less or more by `sign`."""
+    if not len(numbered.index):
+        return numbered
+    windows = Runs.of(marks([groups.of_row[numbered.index], numbered.window], len(numbered.index)))
+    is_kept = COMPARED[sign](windows.lengths, size)[windows.of_row]
+    return Numbered(numbered.index[is_kept], numbered.window[is_kept])
+
+
 BIGINT = pa.int64()
 MIN_RUN: Final = 2
 """If rows of a window come in shorter runs than this, on average, they are brought together before their segments are made."""
@@ -134,7 +169,7 @@ class SegmentKernel:
     """The segments of a plan that reads columns of `types`.
 
     `prepared` has the columns of prepared rows, `rows` the partials of one row, `schema` the columns of segments. `grid` is None
-    for windows other than INTERVAL.
+    for windows that depend on rows.
     """
 
     plan: Plan
@@ -143,7 +178,7 @@ class SegmentKernel:
     prepared: Mapping[str, Node]
     rows: Mapping[str, Node]
     reducers: Mapping[str, Reducer]
-    grid: WindowGrid | CalendarGrid | None
+    grid: WindowGrid | CalendarGrid | RangeGrid | None
     schema: pa.Schema = field(compare=False)
 
     @classmethod
@@ -152,13 +187,12 @@ class SegmentKernel:
 
         Raise `UnsupportedError` if kernels cannot evaluate a part of the plan.
         """
-        refuse(isinstance(plan.window, RangeWindow | RunWindow), "windows that are not made of segments")
         filter_ = at_present(plan, plan.filter) if plan.filter else None
         refuse(filter_ is not None and type_of(filter_, types) != pa.bool_(), "WHERE")
         prepared = {name: at_present(plan, node) for name, node in prepared_columns(plan).items()}
         prepared_types = {name: type_of(node, types) for name, node in prepared.items()}
         check_types(plan, prepared_types)
-        grid = interval_grid(plan)
+        grid = grid_of(plan)
         partials = {partial.column: partial for partial in plan.partials}
         rows = {name: at_present(plan, partial.row) for name, partial in partials.items() if partial.row is not None}
         refuse(len(rows) < len(partials), "partials of many rows")
@@ -166,7 +200,7 @@ class SegmentKernel:
         partial_types = {name: type_of(node, row_types) for name, node in rows.items()}
         reducers = {name: reducer(partial.merge, partial_types) for name, partial in partials.items()}
         schema = segment_schema(plan, prepared_types, partial_types)
-        used = {name for node in rows.values() for name in columns_of(node)} | set(schema.names) | {TS, *tie_breakers(plan)}
+        used = {name for node in rows.values() for name in columns_of(node)} | set(schema.names) | {TS, STATE, *tie_breakers(plan)}
         prepared = {name: node for name, node in prepared.items() if name in used}
         return cls(plan, types, filter_, prepared, rows, reducers, grid, schema)
 
@@ -233,7 +267,7 @@ class SegmentKernel:
             if pa.types.is_floating(prepared[name].type):
                 # A sum with 0.0 turns -0.0 into 0.0, as Spark does with what it groups by.
                 prepared[name] = pc.add(prepared[name], pa.scalar(0.0, prepared[name].type))
-        if isinstance(self.plan.window, StateWindow) and prepared[STATE].null_count:
+        if ignores_null_states(self.plan) and prepared[STATE].null_count:
             prepared, size = filter_rows(prepared, size, prepared[STATE].is_valid())
         return prepared, size
 
@@ -263,6 +297,8 @@ class SegmentKernel:
             rows, starts = self.grid.assign(ticks(prepared[TS]))
             keys = [*(keys if rows is None else [key[rows] for key in keys]), starts]
             size = len(starts)
+            if not size:
+                return self.schema.empty_table()
         runs = Runs.of(marks(keys, size))
         is_mixed = len(runs.starts) > size // MIN_RUN
         if is_mixed:
@@ -309,6 +345,8 @@ class SegmentKernel:
                 return number_states(codes(columns[STATE]), groups, apart)
             case EventWindow():
                 return number_events(flags(columns[IS_START]), flags(columns[IS_END]), groups)
+            case RunWindow() as window:
+                return number_runs(window, columns[STATE], groups)
             case CountWindow() as window:
                 first = to_numpy(pc.fill_null(columns[FIRST_ROW], NO_ROW))
                 return number_counts(first, ticks(columns[ROW_COUNT]), groups, window)
@@ -348,9 +386,19 @@ class SegmentKernel:
         return [ranks(decoded(prepared[name])) for name in tie_breakers(self.plan) if name in prepared]
 
 
-def interval_grid(plan: Plan) -> WindowGrid | CalendarGrid | None:
-    """Return the windows of INTERVAL; None for other windows."""
-    return plan.window.sequence(plan.precision) if isinstance(plan.window, IntervalWindow) else None
+def grid_of(plan: Plan) -> WindowGrid | CalendarGrid | RangeGrid | None:
+    """Return the windows that depend on instants alone; None for other windows."""
+    match plan.window:
+        case IntervalWindow() as window:
+            return window.sequence(plan.precision)
+        case RangeWindow() as window:
+            return RangeGrid(window_range(plan, window, MAX_WINDOWS))
+    return None
+
+
+def ignores_null_states(plan: Plan) -> bool:
+    """Return whether rows whose state is NULL are in no window."""
+    return isinstance(plan.window, StateWindow) or (isinstance(plan.window, RunWindow) and plan.window.ignore_null)
 
 
 def tie_breakers(plan: Plan) -> tuple[str, ...]:

@@ -9,37 +9,63 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from headrace.compute.columnar.arrays import arrow_type as arrow_type_of
 from headrace.compute.columnar.arrays import refuse
-from headrace.compute.columnar.columns import OutputKernel, call_types, evaluate_all, to_arrays
+from headrace.compute.columnar.columns import Arrays, OutputKernel, call_types, evaluate_all, to_arrays
 from headrace.compute.columnar.frames import ArrowRows, passing, to_table
 from headrace.compute.columnar.joins import join
 from headrace.compute.columnar.ordering import distinct, limit, numbers_of, order_result, sort_rows
+from headrace.compute.columnar.over import array_of
+from headrace.compute.columnar.rows import time_limits
+from headrace.compute.columnar.runs import to_numpy
 from headrace.compute.columnar.segments import SegmentKernel
+from headrace.compute.columnar.series_calls import INSTANT
+from headrace.compute.columnar.series_tables import empty_windows, regrouped, series_table
+from headrace.compute.columnar.window_ranges import RangeGrid, window_range
 from headrace.compute.evaluation.interp import POINT, POSITION, fill_gaps, interpolate
+from headrace.compute.evaluation.series_arrow import evaluator, input_name
 from headrace.compute.evaluation.series_calls import add_series_calls
-from headrace.compute.nodes import FALSE, TRUE, Column, Node, Operation, Over, UnsupportedError, bigint, both, call, either
-from headrace.compute.plan import IS_END, WEND, WSTART, AnyPlan, JoinSource, Plan, PlanSource, UnionPlan, uses_neighbors
+from headrace.compute.nodes import (
+    FALSE,
+    TIME,
+    TRUE,
+    Column,
+    Node,
+    Operation,
+    Over,
+    UnsupportedError,
+    bigint,
+    both,
+    call,
+    columns_of,
+    either,
+)
+from headrace.compute.plan import IS_END, WEND, WSTART, AnyPlan, JoinSource, Plan, PlanSource, Regrouped, UnionPlan, uses_neighbors
 from headrace.compute.plan_clauses import Sort
-from headrace.compute.plan_sources import Scan, ScanUnion
+from headrace.compute.plan_sources import Scan, ScanUnion, SeriesRows
 from headrace.compute.sql_text import at_present, to_stored_type
-from headrace.compute.types import spark_type
-from headrace.compute.window_plans import EventWindow, StateWindow
+from headrace.compute.types import from_ticks, spark_type, to_ticks
+from headrace.compute.window_plans import EventWindow, RangeWindow, StateWindow
 from headrace.compute.windows.fill import fill_rows
 from headrace.compute.windows.segments import key_columns, prepared_columns
 from headrace.storage.types import arrow_type, row_types
 
 KEPT: Final = "_kept"
+Series = tuple[str, ...] | None
 MAX_ROWS: Final = 1_000_000
 """Rows that are read at most. They are in memory as a whole, and Spark has started by the time that more are evaluated."""
 
 
 class TableReader(Protocol):
-    """Reads scans. `first` and `last` are ticks, inclusive, None for no limit; more rows than asked for may be returned."""
+    """Reads scans: of all rows from `first` to `last` (ticks, inclusive; None for no limit) those of some series, None for all.
 
-    def row_count(self, scan: Scan, first: int | None, last: int | None) -> int:
+    More rows than asked for may be returned.
+    """
+
+    def row_count(self, scan: Scan, first: int | None, last: int | None, series: Series = None) -> int:
         """Return the greatest number of rows that `rows` may return, without reading any."""
 
-    def rows(self, scan: Scan, first: int | None, last: int | None) -> pa.Table:
+    def rows(self, scan: Scan, first: int | None, last: int | None, series: Series = None) -> pa.Table:
         """Return the columns of a scan in stored types, in no order; texts may be dictionary-encoded."""
 
     def subtables(self, scan: Scan) -> pa.Table:
@@ -49,11 +75,11 @@ class TableReader(Protocol):
 class NoRows:
     """Reads tables as if they were empty, to find out whether a plan can be evaluated."""
 
-    def row_count(self, scan: Scan, first: int | None, last: int | None) -> int:  # noqa: ARG002
+    def row_count(self, scan: Scan, first: int | None, last: int | None, series: Series = None) -> int:  # noqa: ARG002
         """Return 0."""
         return 0
 
-    def rows(self, scan: Scan, first: int | None, last: int | None) -> pa.Table:  # noqa: ARG002
+    def rows(self, scan: Scan, first: int | None, last: int | None, series: Series = None) -> pa.Table:  # noqa: ARG002
         """Return no rows."""
         return empty(scan, scan.columns)
 
@@ -69,7 +95,7 @@ def empty(scan: Scan, columns: Sequence[str]) -> pa.Table:
 
 def check_tables(plan: AnyPlan) -> None:
     """Raise `UnsupportedError` if only Spark evaluates a plan."""
-    stored_columns(plan, TableEvaluator(NoRows(), 0).evaluate(plan))
+    stored_columns(plan, TableEvaluator(NoRows(), [0]).evaluate(plan))
 
 
 def evaluate_tables(plan: AnyPlan, reader: TableReader, max_rows: int) -> pa.Table:
@@ -77,7 +103,7 @@ def evaluate_tables(plan: AnyPlan, reader: TableReader, max_rows: int) -> pa.Tab
 
     Raise `UnsupportedError` if it reads more than `max_rows` rows, or Spark would refuse a value.
     """
-    rows = stored_columns(plan, TableEvaluator(reader, min(max_rows, MAX_ROWS)).evaluate(plan))
+    rows = stored_columns(plan, TableEvaluator(reader, [min(max_rows, MAX_ROWS)]).evaluate(plan))
     return pa.Table.from_arrays(rows.columns, names=[output.name for output in plan.outputs])
 
 
@@ -89,12 +115,16 @@ def stored_columns(plan: AnyPlan, rows: pa.Table) -> pa.Table:
     return pa.table(arrays)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class TableEvaluator:
-    """Evaluates plans; reads at most `max_rows` rows. Results have columns `o…` with instants as ticks."""
+    """Evaluates plans. Results have columns `o…` with instants as ticks.
+
+    `rows_left` is how many rows may still be read. Rows of series must lie in the windows of `within`.
+    """
 
     reader: TableReader
-    max_rows: int
+    rows_left: list[int]
+    within: Plan | None = None
 
     def evaluate(self, plan: AnyPlan) -> pa.Table:
         """Return the rows of a plan, sorted and limited."""
@@ -123,18 +153,38 @@ class TableEvaluator:
                 return self._scan(source, *plan.range)
             case ScanUnion(scans=scans, columns=columns):
                 return concatenated([self._side(plan, scan, pairs) for scan, pairs in zip(scans, columns, strict=True)])
+            case SeriesRows():
+                return self._series(plan, source)
+            case Regrouped(rows=rows, regrouping=regrouping):
+                return regrouped(regrouping, self._inner(plan)._read(plan, rows))
             case Plan() | UnionPlan():
-                return self.evaluate(source)
+                return self._inner(plan).evaluate(source)
             case JoinSource(left=left, right=right, asof=None):
                 sides = self._side(plan, left, source.left_columns), self._side(plan, right, source.right_columns)
                 return join(*sides, None if source.condition is None else at_present(plan, source.condition), source.kind)
         raise UnsupportedError("source")
 
-    def _scan(self, scan: Scan, first: int | None = None, last: int | None = None) -> pa.Table:
+    def _inner(self, plan: Plan) -> TableEvaluator:
+        """Return the evaluator of what a plan reads."""
+        return replace(self, within=plan) if isinstance(plan.window, RangeWindow) else self
+
+    def _series(self, plan: Plan, source: SeriesRows) -> pa.Table:
+        first, last = time_limits(plan)
+        series = source.devices if not source.groups and not any(source.projections) else None
+        rows = series_table(source, lambda scan: self._scan(scan, first, last, series))
+        if self.within is None:
+            return rows
+        window = self.within.window
+        assert isinstance(window, RangeWindow)
+        grid = RangeGrid(window_range(self.within, window, MAX_ROWS))
+        ticks = array_of(to_ticks(Column(TIME), plan.precision), to_arrays(rows), rows.num_rows)
+        return rows.take(pa.array(np.unique(grid.assign(to_numpy(ticks))[0])))
+
+    def _scan(self, scan: Scan, first: int | None = None, last: int | None = None, series: Series = None) -> pa.Table:
         refuse(scan.table.is_virtual, "a virtual table")
-        self.max_rows -= self.reader.row_count(scan, first, last)
-        refuse(self.max_rows < 0, "too many rows")
-        return self.reader.rows(scan, first, last)
+        self.rows_left[0] -= self.reader.row_count(scan, first, last, series)
+        refuse(self.rows_left[0] < 0, "too many rows")
+        return self.reader.rows(scan, first, last, series)
 
     def _side(self, plan: Plan, source: PlanSource, columns: Sequence[tuple[Node, str]]) -> pa.Table:
         """Read one of several sources with its columns renamed. A scan is restricted to the requested series."""
@@ -153,25 +203,21 @@ class TableEvaluator:
         groups = kernel.segments(rows)
         if not plan.keys and plan.window is None and not groups.num_rows:
             groups = pa.Table.from_pylist([partials_of_no_rows(plan)], kernel.schema)
-        if plan.groups.empty_groups is not None and isinstance(plan.source, Scan):
-            groups = pa.concat_tables([groups, self._empty_groups(plan, plan.groups.empty_groups, plan.source, groups)])
+        elif (series := plan.series_rows) is not None and (plan.window is None or isinstance(kernel.grid, RangeGrid)):
+            ends = (kernel.grid.range.starts, kernel.grid.range.lasts) if isinstance(kernel.grid, RangeGrid) else None
+            groups = with_empty(plan, groups, *empty_windows(plan, series, ends))
+        elif plan.groups.empty_groups is not None and isinstance(plan.source, Scan):
+            groups = with_empty(plan, groups, *self._subtables(plan, plan.groups.empty_groups, plan.source))
         outputs = {output.column: at_present(plan, output.node) for output in (*plan.outputs, *plan.hidden)}
         kernel_of_outputs = OutputKernel.compile({**outputs, KEPT: has_passed(plan)}, groups.schema, call_types(plan))
         finished = kernel_of_outputs.append_to(groups)
         return finished.filter(finished[KEPT])
 
-    def _empty_groups(self, plan: Plan, condition: Node, scan: Scan, groups: pa.Table) -> pa.Table:
-        """Return the groups of subtables without rows."""
-        subtables, keys = self.reader.subtables(scan), key_columns(plan)
+    def _subtables(self, plan: Plan, condition: Node, scan: Scan) -> tuple[Arrays, int]:
+        """Return the keys of the groups that subtables have even without rows, and their number."""
+        subtables = self.reader.subtables(scan)
         columns, size = passing(to_arrays(subtables), subtables.num_rows, at_present(plan, condition))
-        expected = evaluate_all({key.column: at_present(plan, key.node) for key in plan.keys}, columns, size)
-        no_rows = partials_of_no_rows(plan)
-        values = {name: pa.array([value] * size, groups.schema.field(name).type) for name, value in no_rows.items()}
-        candidates = to_table(expected | values).cast(groups.schema)
-        numbers = numbers_of(pa.concat_tables([groups, candidates]).select(keys), keys)
-        is_missing = ~np.isin(numbers[groups.num_rows :], numbers[: groups.num_rows])
-        first = np.unique(numbers[groups.num_rows :], return_index=True)[1]
-        return candidates.take(pa.array(np.sort(first[is_missing[first]])))
+        return evaluate_all({key.column: at_present(plan, key.node) for key in plan.keys}, columns, size), size
 
     def _union(self, plan: UnionPlan) -> pa.Table:
         sides = []
@@ -186,8 +232,9 @@ class TableEvaluator:
 
 def project(plan: Plan, rows: pa.Table) -> tuple[pa.Table, list[str]]:
     """Evaluate keys, select list and hidden columns of the rows that pass WHERE. Also returns their natural order."""
-    refuse(plan.series.arrow_calls, "functions of whole series")
     frame, columns = filtered(plan, rows), plan.natural_columns
+    if plan.series.arrow_calls:
+        frame = add_series_functions(plan, frame)
     natural = [] if isinstance(plan.source, Plan | UnionPlan) and not plan.series.calls else list(columns)
     if plan.series.calls:
         frame, columns, natural = add_series_calls(plan, frame, columns)
@@ -196,6 +243,28 @@ def project(plan: Plan, rows: pa.Table) -> tuple[pa.Table, list[str]]:
     if plan.is_sparse:
         result = result.where(either(*(Column(output.column).is_not_null() for output in plan.outputs if output.role is None)))
     return result.table, natural
+
+
+def add_series_functions(plan: Plan, rows: ArrowRows) -> ArrowRows:
+    """Return rows with the points of functions over whole series; instants that only a function has are further rows."""
+    assert plan.identity.time is not None
+    keys = [plan.identity.series_column] if plan.identity.series_column else []
+    (time,), calls = columns_of(plan.identity.time), plan.series.arrow_calls
+    kept: dict[str, Node] = {name: Column(name) for name in rows.columns if name != time}
+    timed = rows.select({**kept, INSTANT: plan.identity.time}).table
+    values = [pa.field(call.column, arrow_type_of(spark_type(call.type))) for call in calls]
+    schema = pa.schema([*timed.schema, *values])
+    if not timed.num_rows:
+        joined = schema.empty_table()
+    else:
+        inputs = {input_name(call, number): node for call in calls for number, node in enumerate(call.inputs)}
+        prepared = rows.select({**kept, INSTANT: plan.identity.time, **inputs}).table
+        batches = sort_rows(prepared, (), [*keys, INSTANT]).combine_chunks().to_batches()
+        joined = pa.Table.from_batches(evaluator(calls, keys, schema)(iter(batches)), schema)
+    instant = Column(INSTANT)
+    restored = from_ticks(instant, plan.precision) if isinstance(plan.source, SeriesRows) else instant
+    names = [name for name in joined.column_names if name != INSTANT]
+    return ArrowRows(plan, joined).select({**{name: Column(name) for name in names}, time: restored})
 
 
 def with_neighbors(plan: Plan, rows: pa.Table) -> tuple[pa.Table, Plan]:
@@ -221,6 +290,17 @@ def has_passed(plan: Plan) -> Node:
         case StateWindow(true_for=int(minimum)):
             conditions.append(length >= bigint(minimum))
     return call("coalesce", both(*conditions), FALSE) if conditions else TRUE
+
+
+def with_empty(plan: Plan, groups: pa.Table, expected: Arrays, size: int) -> pa.Table:
+    """Return groups with those that are expected, by keys and ends, and have no rows."""
+    names, no_rows = list(expected), partials_of_no_rows(plan)
+    values = {name: pa.repeat(pa.scalar(value, groups.schema.field(name).type), size) for name, value in no_rows.items()}
+    candidates = to_table(expected | values).cast(groups.schema)
+    numbers = numbers_of(pa.concat_tables([groups, candidates]).select(names), names)
+    is_missing = ~np.isin(numbers[groups.num_rows :], numbers[: groups.num_rows])
+    first = np.unique(numbers[groups.num_rows :], return_index=True)[1]
+    return pa.concat_tables([groups, candidates.take(pa.array(np.sort(first[is_missing[first]])))])
 
 
 def partials_of_no_rows(plan: Plan) -> dict[str, Any]:

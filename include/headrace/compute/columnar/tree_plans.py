@@ -24,6 +24,7 @@ from headrace.compute.columnar.rows import (
     bounded,
     mask_of,
     source_types,
+    time_limits,
     to_integers,
 )
 from headrace.compute.columnar.runs import stable_order
@@ -187,16 +188,6 @@ def check_shape(plan: Plan) -> None:
         "clause",
     )
     refuse(any(aggregate.many for aggregate in plan.groups.aggregates), "aggregate")
-
-
-def time_limits(plan: Plan) -> tuple[int | None, int | None]:
-    """Return the first and last instant that the plan can use, in ticks."""
-    first, last = plan.range
-    if isinstance(plan.window, RangeWindow):
-        start, end = plan.window.first.at(plan.present), plan.window.end.at(plan.present)
-        first = start if first is None else max(first, start)
-        last = end if last is None else min(last, end)
-    return first, last
 
 
 def stored_node(plan: Plan, output: Output, types: Mapping[str, pa.DataType], names: Mapping[str, Node]) -> Node:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
+from headrace.compute.nodes import Column, Node
 from headrace.compute.plan import WEND, WSTART, Plan
 from headrace.compute.plan_sources import SLOT, Regrouping, RowGroup, Scan, SeriesRows
 from headrace.compute.windows.segments import key_columns, merge_columns, update_columns
@@ -49,8 +50,8 @@ def regrouped_rows(regrouping: Regrouping, rows: DataFrame) -> DataFrame:
 def tree_rows(
     source: SeriesRows,
     scan: Scan,
-    columns: tuple[tuple[str, str], ...],
-    projection: tuple[str, ...],
+    columns: tuple[tuple[Node, str], ...],
+    projection: tuple[tuple[Node, str], ...],
     read: Callable[[Scan], DataFrame],
 ) -> DataFrame:
     rows = read(scan)
@@ -58,13 +59,13 @@ def tree_rows(
         rows = rows.where(str(scan.condition))
     time, key = scan.table.timestamp.name, scan.table.series_key
     if projection:
-        rows, time, key = rows.selectExpr(*projection), "time", "device"
+        rows, time, key = rows.selectExpr(*(f"{node} AS {Column(name)}" for node, name in projection)), "time", "device"
     if source.slots > 1:
         numbers = ", ".join(map(str, range(source.slots)))
         rows = rows.selectExpr("*", f"explode(array({numbers})) AS {SLOT}")
     if source.groups:
         rows, key = with_groups(rows, key, source.groups), GROUP
-    return rows.selectExpr(f"{time} AS time", f"{key} AS device", *(f"{sql} AS {name}" for sql, name in columns))
+    return rows.selectExpr(f"{time} AS time", f"{key} AS device", *(f"{node} AS {name}" for node, name in columns))
 
 
 def with_groups(rows: DataFrame, key: str, groups: Sequence[RowGroup]) -> DataFrame:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from headrace.compute.columnar import lists
 from headrace.compute.functions.aggregates import (
     ORDER,
     AggregateArguments,
@@ -184,7 +185,8 @@ def mode(arguments: AggregateArguments) -> AggregateRule:
         f"'bn', if({better}, r.n, r.bn), 'bt', if({better}, r.t, r.bt))"
     )
     step = f"element_at(transform(array({run}), r -> {best}), 1)"
-    value = spark_sql("aggregate(array_sort({}), {}, (a, e) -> {}, a -> a.bv)", L, start, step)
+    text = "aggregate(array_sort({}), {}, (a, e) -> {}, a -> a.bv)"
+    value = replace(spark_sql(text, L, start, step), apply=lists.first_most_frequent)
     rows = list_partial(call("named_struct", string("v"), X, string("t"), T), X.is_not_null())
     return AggregateRule(arguments.type, (rows,), value)
 
@@ -194,7 +196,9 @@ def count_if(arguments: AggregateArguments) -> AggregateRule:
     ignored = arguments.attribute("ignoreNull", "true").lower() == "true"
     ends = f"if(a.n > 0 AND a.n {length_condition(arguments)}, 1L, 0L)"
     step = f"if(e.v, named_struct('n', a.n + 1, 'c', a.c), named_struct('n', 0, 'c', a.c + {ends}))"
-    value = spark_sql("aggregate(array_sort({}), named_struct('n', 0, 'c', 0L), (a, e) -> {}, a -> a.c + {})", L, step, ends)
+    text = "aggregate(array_sort({}), named_struct('n', 0, 'c', 0L), (a, e) -> {}, a -> a.c + {})"
+    sign, length = length_condition(arguments).split()
+    value = replace(spark_sql(text, L, step, ends), apply=lists.run_counts(sign, int(length)))
     row = call("named_struct", string("t"), T, string("v"), call("coalesce", X, FALSE))
     return AggregateRule(BIGINT, (list_partial(row, X.is_not_null() if ignored else TRUE),), or_zero(value))
 

@@ -43,7 +43,8 @@ from headrace.compute.iotdb.select import (
     window_clause,
 )
 from headrace.compute.iotdb.types import NUMERIC
-from headrace.compute.nodes import NOW, Node, bigint, string_sql, substitute
+from headrace.compute.nodes import NOW, Column, Node, bigint, both, integer, string, substitute
+from headrace.compute.nodes import call as call_node
 from headrace.compute.plan import Plan, Regrouped
 from headrace.compute.plan_sources import SLOT, Regrouping, SeriesRows
 from headrace.errors import NotSupportedError, ProgrammingError, TypeMismatchError
@@ -321,9 +322,9 @@ class LevelQuery:
 
     def part(self, database: str, column: str, devices: Sequence[Device], *, presence: bool) -> ColumnPart:
         """Return the part of a group's column that one stored column of some devices fills, in that column's slot."""
-        in_devices = f"{DEVICE} IN ({', '.join(string_sql(device.path) for device in devices)})"
-        in_slot = f"_slot = {self.slots[column]} AND " if len(self.slots) > 1 else ""
-        return ColumnPart(database, column, condition=in_slot + in_devices, presence=presence)
+        in_devices = call_node("in", Column(DEVICE), *(string(device.path) for device in devices))
+        in_slot = [Column(SLOT).equals(integer(self.slots[column]))] if len(self.slots) > 1 else []
+        return ColumnPart(database, column, condition=both(*in_slot, in_devices), presence=presence)
 
 
 def name_repeated(items: Sequence[SelectItem]) -> list[SelectItem]:

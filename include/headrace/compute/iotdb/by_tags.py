@@ -24,7 +24,8 @@ from headrace.compute.iotdb.select import (
     time_item,
     window_clause,
 )
-from headrace.compute.nodes import string_sql
+from headrace.compute.nodes import Column, string
+from headrace.compute.nodes import call as call_node
 from headrace.compute.plan import Plan
 from headrace.compute.plan_sources import RowGroup
 from headrace.errors import NotSupportedError, TypeMismatchError
@@ -168,7 +169,10 @@ class TagQuery:
         name = self.column_of(call, refs)
         parts = [
             ColumnPart(
-                database, column, condition=f"array_contains(_columns, {string_sql(token(name, column))})", presence=len(types) > 1
+                database,
+                column,
+                condition=call_node("array_contains", Column("_columns"), string(token(name, column))),
+                presence=len(types) > 1,
             )
             for database, column in stored
         ]
@@ -176,7 +180,7 @@ class TagQuery:
         arguments = [ColumnRef(name), *call.arguments[1:]]
         if call.function in RANKED:
             arguments.append(ColumnRef(f"rank of {name}"))
-            rows.add(f"rank of {name}", BIGINT, [replace(part, presence=False, value="_rank") for part in parts])
+            rows.add(f"rank of {name}", BIGINT, [replace(part, presence=False, value=Column("_rank")) for part in parts])
         return SelectItem(replace(call, arguments=tuple(arguments)), self.aliases[call])
 
     def column_of(self, call: Call, refs: dict[str, SeriesRef]) -> str:

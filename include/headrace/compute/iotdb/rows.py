@@ -11,7 +11,7 @@ from headrace.compute.binding.sources import BoundSource
 from headrace.compute.iotdb.device_types import split_casts, split_devices
 from headrace.compute.iotdb.expansion import DEVICE, TIME
 from headrace.compute.iotdb.scope import DeviceTable, TreeScope
-from headrace.compute.nodes import Column, Node, bigint, both, call, either, negated, quote, string, string_sql
+from headrace.compute.nodes import NULL, TRUE, Column, Node, bigint, both, call, case, either, if_, negated, string
 from headrace.compute.plan_sources import RowGroup, Scan, SeriesOrigin, SeriesRows, StoredSeries
 from headrace.compute.terms import ColumnRole
 from headrace.compute.types import to_ticks
@@ -29,32 +29,33 @@ class ColumnPart:
 
     Attributes:
         device: The only device whose rows it takes; empty for those of all.
-        condition: A further one on `device`, `_slot` and `_columns`; empty for none.
+        condition: A further one on `device`, `_slot` and `_columns`; None for none.
         presence: Replace values by 1, for aggregates that only count them or read their time.
         cast: The Spark type to which values are converted; empty to keep theirs.
-        value: Spark SQL that replaces the stored value in each row that has one; empty for none.
+        value: What replaces the stored value in each row that has one; None for nothing.
     """
 
     database: str
     column: str
     device: str = ""
-    condition: str = ""
+    condition: Node | None = None
     presence: bool = False
     cast: str = ""
-    value: str = ""
+    value: Node | None = None
 
     @property
-    def sql(self) -> str:
-        """The value as Spark SQL."""
-        if self.value:
-            return f"if({quote(self.column)} IS NULL, NULL, {self.value})"
-        value = f"CAST({quote(self.column)} AS {self.cast})" if self.cast else quote(self.column)
-        return f"if({value} IS NULL, NULL, 1L)" if self.presence else value
+    def node(self) -> Node:
+        """The value."""
+        column = Column(self.column)
+        if self.value is not None:
+            return if_(column.is_null(), NULL, self.value)
+        value = column.cast(self.cast) if self.cast else column
+        return if_(value.is_null(), NULL, bigint(1)) if self.presence else value
 
     @property
-    def rows(self) -> str:
-        """The condition on the rows that it takes; empty for all."""
-        return f"{DEVICE} = {string_sql(self.device)}" if self.device else self.condition
+    def rows(self) -> Node | None:
+        """The condition on the rows that it takes; None for all."""
+        return Column(DEVICE).equals(string(self.device)) if self.device else self.condition
 
 
 def live_rows(first: Mapping[str, int], precision: Precision, time: str, key: str) -> list[Node]:
@@ -104,7 +105,7 @@ class RowsBuilder:
             )
         numbered = list(enumerate(self.columns.items()))
         columns = tuple(
-            tuple((self.column_sql(parts, name), f"s{number}") for number, (_, (_, parts)) in numbered) for name in databases
+            tuple((self.column_node(parts, name), f"s{number}") for number, (_, (_, parts)) in numbered) for name in databases
         )
         projections = tuple(self.projection(name) for name in databases)
         keys = tuple(sorted({group.group for group in self.groups} or self.devices))
@@ -122,7 +123,7 @@ class RowsBuilder:
     def stored_series(self, scans: Sequence[Scan]) -> tuple[tuple[StoredSeries | None, ...], ...]:
         """Return the stored series of the columns of each scan; nothing if a column or a scan needs more than that."""
         parts = [part for _, column_parts in self.columns.values() for part in column_parts]
-        if any(part.condition or part.presence or part.cast for part in parts) or any(
+        if any(part.condition is not None or part.presence or part.cast for part in parts) or any(
             path in self.scope.ttl_ms for path in self.devices
         ):
             return ()
@@ -182,17 +183,17 @@ class RowsBuilder:
         parts = [part for _, own in self.columns.values() for part in own]
         return sorted({part.column for part in parts if part.database == name})
 
-    def projection(self, name: str) -> tuple[str, ...]:
+    def projection(self, name: str) -> tuple[tuple[Node, str], ...]:
         """Return the columns that make rows of a table of another language look like those of a tree; none for a tree."""
         source = self.scope.tables[name]
         if not source.subtables:
             return ()
         table, columns = source.table, [(column, source.columns[column]) for column in self.columns_of(name)]
         values = [
-            f"{quote(stored.name) if stored.cast is None else f'CAST({quote(stored.name)} AS {stored.cast})'} AS {column}"
+            (Column(stored.name) if stored.cast is None else Column(stored.name).cast(stored.cast), column)
             for column, stored in columns
         ]
-        return (f"{quote(table.timestamp.name)} AS {TIME}", f"{device_sql(name, source)} AS {DEVICE}", *values)
+        return ((Column(table.timestamp.name), TIME), (device_node(name, source), DEVICE), *values)
 
     def live_rows(self, devices: Sequence[str], precision: Precision, table: Table) -> list[Node]:
         """Return the conditions that rows of devices are within their times to live."""
@@ -201,15 +202,15 @@ class RowsBuilder:
         return live_rows(first, precision, table.timestamp.name, table.series_key)
 
     @staticmethod
-    def column_sql(parts: Sequence[ColumnPart], database: str) -> str:
+    def column_node(parts: Sequence[ColumnPart], database: str) -> Node:
         own = [part for part in parts if part.database == database]
         if not own:
-            return "NULL"
-        if len(own) == 1 and not own[0].rows:
-            return own[0].sql
-        if not any(part.rows for part in own):
-            return f"coalesce({', '.join(part.sql for part in own)})"
-        return f"CASE {' '.join(f'WHEN {part.rows} THEN {part.sql}' for part in own)} END"
+            return NULL
+        if len(own) == 1 and own[0].rows is None:
+            return own[0].node
+        if all(part.rows is None for part in own):
+            return call("coalesce", *(part.node for part in own))
+        return case([(TRUE if part.rows is None else part.rows, part.node) for part in own])
 
 
 def device_column(scope: TreeScope) -> str:
@@ -227,10 +228,9 @@ def series_part(ref: SeriesRef, *, one_device: bool) -> ColumnPart:
     return ColumnPart(ref.device.database, ref.series.column, "" if one_device else ref.device.path)
 
 
-def device_sql(prefix: str, source: DeviceTable) -> str:
-    """Write the path of the device that a row of a table of another language belongs to."""
-    key = source.table.series_key
-    path = f"concat({string_sql(prefix + '.')}, {key})"
+def device_node(prefix: str, source: DeviceTable) -> Node:
+    """Return the path of the device that a row of a table of another language belongs to."""
+    key = Column(source.table.series_key)
     irregular = {name: device for device, name in source.subtables.items() if device != f"{prefix}.{name}"}
-    branches = " ".join(f"WHEN {string_sql(name)} THEN {string_sql(device)}" for name, device in irregular.items())
-    return f"CASE {key} {branches} ELSE {path} END" if branches else path
+    path = call("concat", string(f"{prefix}."), key)
+    return case([(key.equals(string(name)), string(device)) for name, device in irregular.items()], path) if irregular else path

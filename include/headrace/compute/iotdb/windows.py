@@ -10,7 +10,7 @@ from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.ranges import constant_instant
 from headrace.compute.language import WindowRule
-from headrace.compute.nodes import FALSE, TRUE, Column, Node, Value, bigint, spark_sql, string
+from headrace.compute.nodes import FALSE, TRUE, Column, Node, Value, bigint, string
 from headrace.compute.plan import WEND, WSTART, Plan
 from headrace.compute.plan_clauses import GapFill, MaxAge, Output, Sort
 from headrace.compute.plan_sources import SeriesRows
@@ -246,4 +246,4 @@ def number_constant(written: str, type_: DataType) -> Node | None:
     """Write a number in a type; None if the type is neither numeric nor text."""
     if is_string(type_):
         return string(written)
-    return spark_sql(written).cast(TYPES[type_.kind]) if type_.kind in TYPES else None
+    return string(written).cast(TYPES[type_.kind]) if type_.kind in TYPES else None
