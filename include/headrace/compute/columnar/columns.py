@@ -54,7 +54,7 @@ def plain(node: Node, columns: Mapping[str, Values]) -> Mapping[str, Values]:
 def as_array(values: Values, size: int) -> pa.Array:
     """Return values as one array; a scalar is repeated."""
     if isinstance(values, pa.Scalar):
-        return pa.repeat(values, size)
+        return pa.repeat(values, size) if size else pa.array([], values.type)  # Arrow does not repeat a list no times
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute.columnar.arrays import refuse
-from headrace.compute.columnar.columns import as_array, evaluate_all, plain, to_arrays
+from headrace.compute.columnar.columns import as_array, decoded, evaluate_all, plain, to_arrays
 from headrace.compute.columnar.expressions import evaluate
 from headrace.compute.columnar.partials import is_ordered
 from headrace.compute.columnar.runs import Bools, Int64s, combined, ranks, to_numpy
 from headrace.compute.nodes import Node, Operation, both, columns_of
+from headrace.compute.plan import AsofMatch
 
 MAX_PAIRS: Final = 5_000_000
 """Pairs of rows for which a condition is evaluated, at most."""
@@ -36,6 +37,45 @@ def join(left: pa.Table, right: pa.Table, condition: Node | None, kind: str) -> 
         alone = np.setdiff1d(np.arange(right.num_rows), pairs[1])
         left_index, right_index = np.append(left_index, np.full(len(alone), -1)), np.append(right_index, alone)
     return beside(left, left_index, right, right_index)
+
+
+def asof_join(match: AsofMatch, left: pa.Table, right: pa.Table) -> pa.Table:
+    """Return each row of the driving side with at most `limit` rows of the other, or NULL if there is none."""
+    driving, others = (left, right) if match.driving == 0 else (right, left)
+    pairs = [*match.keys, *([match.times] if match.operator == "=" else [])]
+    keys, is_present = matched_keys(driving, others, pairs)
+    groups = combined(keys, len(is_present))
+    instants = np.concatenate([instants_of(node, rows) for node, rows in zip(match.times, (driving, others), strict=True)])
+    places = combined([groups, instants], len(groups))
+    size = driving.num_rows
+    rows = np.flatnonzero(is_present[size:])
+    order = ranks(decoded(array_of(match.order, others)))
+    ordered = rows[np.lexsort((order[rows], places[size:][rows]))]
+    start, end = (np.searchsorted(groups[size:][ordered], groups[:size], side) for side in ("left", "right"))
+    before = np.searchsorted(places[size:][ordered], places[:size], "right" if match.operator in (">=", "<") else "left")
+    if match.operator in (">", ">="):
+        first, last = np.maximum(start, before - match.limit), before
+    else:
+        first = start if match.operator == "=" else before
+        last = np.minimum(first + match.limit, end)
+    counts = np.where(is_present[:size], np.maximum(last - first, 0), 0)
+    refuse(int(counts.sum()) > MAX_PAIRS, "too many pairs of rows")
+    copies = np.maximum(counts, 1)
+    row = np.repeat(np.arange(size), copies)
+    at = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies)
+    chosen = np.where(counts[row] > 0, ordered[np.minimum(at, max(len(ordered) - 1, 0))] if len(ordered) else -1, -1)
+    return beside(driving, row, others, chosen)
+
+
+def array_of(node: Node, rows: pa.Table) -> pa.Array:
+    columns = to_arrays(rows)
+    return as_array(evaluate(node, plain(node, columns)), rows.num_rows)
+
+
+def instants_of(node: Node, rows: pa.Table) -> Int64s:
+    instants = array_of(node, rows)
+    refuse(bool(instants.null_count), "an instant that is NULL")
+    return to_numpy(instants).astype(np.int64)
 
 
 def beside(left: pa.Table, left_index: Int64s, right: pa.Table, right_index: Int64s) -> pa.Table:
@@ -82,19 +122,25 @@ def equal_sides(part: Node, left: set[str], right: set[str]) -> tuple[Node, Node
 
 def equal_pairs(left: pa.Table, right: pa.Table, keys: Sequence[tuple[Node, Node]]) -> tuple[Int64s, Int64s]:
     """Return the positions of the pairs of rows whose keys are equal; NULL equals nothing."""
+    columns, is_present = matched_keys(left, right, keys)
+    numbers = combined(columns, len(is_present))
+    return pairs_of(numbers[: left.num_rows], numbers[left.num_rows :], is_present[: left.num_rows], is_present[left.num_rows :])
+
+
+def matched_keys(left: pa.Table, right: pa.Table, keys: Sequence[tuple[Node, Node]]) -> tuple[list[Int64s], Bools]:
+    """Return numbers of the keys of both sides' rows, one after the other, and which rows have all keys."""
     sides = [
         evaluate_all({str(number): pair[side] for number, pair in enumerate(keys)}, to_arrays(table), table.num_rows)
         for side, table in ((0, left), (1, right))
     ]
     columns, is_present = [], np.ones(left.num_rows + right.num_rows, np.bool_)
     for own, other in zip(*(list(side.values()) for side in sides), strict=True):
-        first, second = (array.dictionary_decode() if pa.types.is_dictionary(array.type) else array for array in (own, other))
+        first, second = decoded(own), decoded(other)
         refuse(first.type != second.type or not is_ordered(first.type), "keys of different types")
         values = pa.concat_arrays([first, second])
         columns.append(ranks(values))
         is_present &= to_numpy(values.is_valid()).astype(np.bool_)
-    numbers = combined(columns, left.num_rows + right.num_rows)
-    return pairs_of(numbers[: left.num_rows], numbers[left.num_rows :], is_present[: left.num_rows], is_present[left.num_rows :])
+    return columns, is_present
 
 
 def pairs_of(left: Int64s, right: Int64s, has_left: Bools, has_right: Bools) -> tuple[Int64s, Int64s]:

@@ -199,11 +199,13 @@ def sum_through(rows: SortedRows, values: pa.Array) -> pa.Array:
     refuse(not pa.types.is_integer(values.type) and not pa.types.is_decimal(values.type), "a sum of such values")
     is_decimal = pa.types.is_decimal(values.type)
     refuse(is_decimal and values.type.scale != 0, "a sum of fractions")
-    numbers = to_numpy(pc.fill_null(values, pa.scalar(0).cast(values.type)).cast(pa.int64()))
-    is_large = float(np.abs(numbers.astype(np.float64)).sum()) >= MAX_SUM
+    present = pc.fill_null(values, pa.scalar(0).cast(values.type))
+    total = pc.sum(pc.abs(pc.cast(present, pa.float64()))).as_py() or 0.0
+    is_large = total >= MAX_SUM
     refuse(is_large and not is_decimal, "a large sum")
-    total = np.cumsum(np.concatenate(([0], numbers)).astype(object if is_large else np.int64))
-    sums = total[1:] - total[:-1][rows.groups.start_of_row]
+    numbers = np.array([int(value) for value in present.to_pylist()], object) if is_large else to_numpy(present.cast(pa.int64()))
+    totals = np.cumsum(np.concatenate(([0], numbers)).astype(object if is_large else np.int64))
+    sums = totals[1:] - totals[:-1][rows.groups.start_of_row]
     type_ = pa.decimal128(min(values.type.precision + 10, MAX_PRECISION), 0) if is_decimal else pa.int64()
     return pa.array(list(map(Decimal, sums)), type_, mask=~seen) if is_large else pa.array(sums, mask=~seen).cast(type_)
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from headrace.compute.columnar.arrays import arrow_type as arrow_type_of
 from headrace.compute.columnar.arrays import refuse
-from headrace.compute.columnar.columns import Arrays, OutputKernel, call_types, evaluate_all, to_arrays
+from headrace.compute.columnar.columns import Arrays, OutputKernel, as_array, call_types, evaluate_all, to_arrays
 from headrace.compute.columnar.frames import ArrowRows, passing, to_table
-from headrace.compute.columnar.joins import join
+from headrace.compute.columnar.joins import asof_join, join
 from headrace.compute.columnar.ordering import distinct, limit, numbers_of, order_result, sort_rows
 from headrace.compute.columnar.over import array_of
 from headrace.compute.columnar.rows import time_limits
@@ -159,8 +159,10 @@ class TableEvaluator:
                 return regrouped(regrouping, self._inner(plan)._read(plan, rows))
             case Plan() | UnionPlan():
                 return self._inner(plan).evaluate(source)
-            case JoinSource(left=left, right=right, asof=None):
+            case JoinSource(left=left, right=right):
                 sides = self._side(plan, left, source.left_columns), self._side(plan, right, source.right_columns)
+                if source.asof is not None:
+                    return asof_join(source.asof, *sides)
                 return join(*sides, None if source.condition is None else at_present(plan, source.condition), source.kind)
         raise UnsupportedError("source")
 
@@ -295,7 +297,7 @@ def has_passed(plan: Plan) -> Node:
 def with_empty(plan: Plan, groups: pa.Table, expected: Arrays, size: int) -> pa.Table:
     """Return groups with those that are expected, by keys and ends, and have no rows."""
     names, no_rows = list(expected), partials_of_no_rows(plan)
-    values = {name: pa.repeat(pa.scalar(value, groups.schema.field(name).type), size) for name, value in no_rows.items()}
+    values = {name: as_array(pa.scalar(value, groups.schema.field(name).type), size) for name, value in no_rows.items()}
     candidates = to_table(expected | values).cast(groups.schema)
     numbers = numbers_of(pa.concat_tables([groups, candidates]).select(names), names)
     is_missing = ~np.isin(numbers[groups.num_rows :], numbers[: groups.num_rows])
