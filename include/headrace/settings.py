@@ -152,8 +152,9 @@ class Settings:
     )
     local_rows: int = non_negative(
         50_000_000,
-        "Maximum number of rows that a query of the IoTDB dialect reads in the process that runs it, which is faster "
-        "than Spark; queries over more rows, or with clauses that only Spark has, run on Spark.",
+        "Maximum number of rows that a query reads in the process that runs it, which takes milliseconds; queries over more "
+        "rows, or with functions that only Spark has, run on Spark. Of tables, and of trees unless values are only selected or "
+        "aggregated over `GROUP BY` time, at most 1,000,000 rows are read so. With 0, all queries run on Spark.",
     )
     library_max_steps: int = positive(
         10_000_000_000,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +47,33 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Co
 
 @pytest.fixture(scope="module")
 def kernels(connection: headrace.Connection) -> Iterator[headrace.Connection]:
-    """Provide a connection to the same tables that refuses windows that kernels cannot compute."""
+    """Provide a connection to the same tables that refuses windows that kernels cannot compute in Spark's tasks."""
+    with connect_far(connection, kernels="always") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def far(connection: headrace.Connection) -> Iterator[headrace.Connection]:
+    """Provide a connection to the same tables whose queries run on Spark."""
+    with connect_far(connection) as opened:
+        yield opened
+
+
+@contextmanager
+def connect_far(connection: headrace.Connection, **settings: Any) -> Iterator[headrace.Connection]:
     session = connection.session
-    with headrace.connect(settings=load(home=session.context.settings.home, kernels="always"), clock=CLOCK) as opened:
+    own = load(home=session.context.settings.home, local_rows=0, **settings)
+    with headrace.connect(settings=own, clock=CLOCK) as opened:
         opened.execute(f"use {session.database}")
         yield opened
 
 
 @pytest.mark.drawn(2)
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_spark_returns_the_recorded_rows(far: headrace.Connection, case: dict[str, Any]) -> None:
+    check(far, case)
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
 def test_a_query_returns_the_recorded_rows(connection: headrace.Connection, case: dict[str, Any]) -> None:
     check(connection, case)
