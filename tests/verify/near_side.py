@@ -11,7 +11,7 @@ from headrace.compute.columnar.table_plans import check_tables, evaluate_tables
 from headrace.errors import NotFoundError
 from headrace.model.queries import Query, Union
 from headrace.model.tables import TBNAME, Name
-from headrace.queries.evaluation import joined_tags
+from headrace.queries.local_rows import joined_tags
 from tests.verify.tables import stored_tags
 from tests.verify.worlds import KEYED, MIXED, TAGS, World
 

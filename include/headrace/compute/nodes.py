@@ -142,16 +142,12 @@ class Operation(Node):
 class SparkSql(Node):
     """An expression that is known by its text, such as functions of elements, with other expressions in it.
 
-    `apply` gives the same for arrays of these; None if only Spark computes it.
+    `apply` gives the same for arrays of `inputs`; None if only Spark computes it.
     """
 
     parts: tuple[str | Node, ...]
+    inputs: tuple[Node, ...] = ()
     apply: Callable[..., pa.Array] | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def operands(self) -> tuple[Node, ...]:
-        """The expressions in it."""
-        return tuple(part for part in self.parts if isinstance(part, Node))
 
     def __str__(self) -> str:
         return "".join(map(str, self.parts))
@@ -384,8 +380,9 @@ def substitute(node: Node, nodes: Mapping[str, Node]) -> Node:
             return Operation(name, tuple(substitute(part, nodes) for part in operands), type_)
         case PythonCall(operands=operands):
             return replace(node, operands=tuple(substitute(part, nodes) for part in operands))
-        case SparkSql(parts=parts):
-            return replace(node, parts=tuple(substitute(part, nodes) if isinstance(part, Node) else part for part in parts))
+        case SparkSql(parts=parts, inputs=inputs):
+            own = tuple(substitute(part, nodes) if isinstance(part, Node) else part for part in parts)
+            return replace(node, parts=own, inputs=tuple(substitute(part, nodes) for part in inputs))
         case Places(nodes=parts):
             return Places(tuple(substitute(part, nodes) for part in parts))
         case Over(function=Operation(name=name, operands=operands, type=type_), keys=keys, order=order):
@@ -402,7 +399,7 @@ def columns_of(node: Node) -> Iterator[str]:
         case Present():
             yield NOW.name
         case Operation(operands=parts) | SparkSql(parts=parts) | PythonCall(operands=parts) | Places(nodes=parts):
-            for part in parts:
+            for part in (*parts, *(node.inputs if isinstance(node, SparkSql) else ())):
                 if isinstance(part, Node):
                     yield from columns_of(part)
         case Over(function=function, keys=keys, order=order):

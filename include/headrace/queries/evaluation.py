@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.compute import AnyPlan, Scan, TableStatistics, evaluate
 from headrace.compute.columnar.near import evaluate_locally
@@ -21,9 +20,10 @@ from headrace.context import Context
 from headrace.errors import DataError, LimitError
 from headrace.model.tables import Table, TableKind
 from headrace.queries import running
+from headrace.queries.local_rows import CountedReader, LocalReader, all_subtables
 from headrace.storage.spark.arrow_results import collect_arrow
 from headrace.storage.spark.task_errors import error_of_job, error_of_task, has_raised
-from headrace.streams.sources.shares import TableShares, stored_bounds
+from headrace.streams.sources.shares import TableShares
 from headrace.streams.sources.virtual_frames import virtual_frame
 
 if TYPE_CHECKING:
@@ -33,91 +33,6 @@ if TYPE_CHECKING:
     from headrace.compute import Scan
     from headrace.context import Context
     from headrace.storage.delta.shares import Share
-
-
-UNKNOWN_ROWS: Final = 2**63 - 1
-"""Counted if statistics do not tell the number of rows: more than any limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalReader:
-    """Reads the data files of tables with Arrow."""
-
-    context: Context
-
-    def count(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> int:
-        """Return the greatest number of rows that `batches` may return."""
-        rows = self.context.tables.count_scanned(scan.table, devices, stored_bounds(scan, first, last))
-        return UNKNOWN_ROWS if rows is None else rows
-
-    def batches(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> Iterator[pa.RecordBatch]:
-        """Return the columns of the scan as stored, the series key dictionary-encoded."""
-        return self.context.tables.batches(scan.table, scan.columns, devices, stored_bounds(scan, first, last))
-
-    def row_count(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> int:
-        """Return the greatest number of rows that `rows` may return."""
-        rows = self.context.tables.count_scanned(scan.table, series or subtables_read(scan), stored_bounds(scan, first, last))
-        return UNKNOWN_ROWS if rows is None else rows
-
-    def rows(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> pa.Table:
-        """Return the columns of the scan as stored, with the tags of the rows' subtables."""
-        table, tables = scan.table, self.context.tables
-        stored = [name for name in scan.columns if not table.is_tag(name)]
-        rows = tables.scan(table, columns=stored, tbnames=series or subtables_read(scan), bounds=stored_bounds(scan, first, last))
-        # New series get their tags before their rows, so tags that are read after the rows have those of all of them.
-        return joined_tags(rows, tables.tags.read(table), table.series_key, scan.tags) if scan.tags else rows
-
-    def subtables(self, scan: Scan) -> pa.Table:
-        """Return series key and tags of every subtable; a plain table has one, named like itself."""
-        return Statistics(self.context).subtables(scan)
-
-
-def subtables_read(scan: Scan) -> tuple[str, ...] | None:
-    """Return the only subtable that a scan reads; None if it may read all."""
-    return None if scan.subtable is None or scan.table.kind is not TableKind.SUPER else (scan.subtable,)
-
-
-def joined_tags(rows: pa.Table, tags: pa.Table, key: str, names: Sequence[str]) -> pa.Table:
-    """Return rows with some tags of their series, NULL for series without tags; the order of columns is not kept."""
-    encoded = rows[key].combine_chunks()
-    encoded = encoded if pa.types.is_dictionary(encoded.type) else encoded.dictionary_encode()
-    positions = pc.index_in(encoded.dictionary, tags[key].combine_chunks())
-    columns = {name: tags[name].combine_chunks().take(positions).take(encoded.indices) for name in names}
-    return pa.table({name: rows[name] for name in rows.column_names} | {key: encoded} | columns)
-
-
-@dataclass
-class CountedReader:
-    """A reader that counts the rows that it has read."""
-
-    reader: LocalReader
-    rows_read: int = 0
-
-    def count(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> int:
-        """See `LocalReader`."""
-        return self.reader.count(scan, devices, first, last)
-
-    def batches(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> Iterator[pa.RecordBatch]:
-        """See `LocalReader`."""
-        for batch in self.reader.batches(scan, devices, first, last):
-            running.check()
-            self.rows_read += batch.num_rows
-            yield batch
-
-    def row_count(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> int:
-        """See `LocalReader`."""
-        return self.reader.row_count(scan, first, last, series)
-
-    def rows(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> pa.Table:
-        """See `LocalReader`."""
-        running.check()
-        rows = self.reader.rows(scan, first, last, series)
-        self.rows_read += rows.num_rows
-        return rows
-
-    def subtables(self, scan: Scan) -> pa.Table:
-        """See `LocalReader`."""
-        return self.reader.subtables(scan)
 
 
 OVERFLOW: Final = "long overflow"
@@ -201,16 +116,11 @@ class Statistics:
 
     def subtables(self, scan: Scan) -> pa.Table:
         """Return the series key and tags of every subtable; a plain table has one, named like itself."""
-        return self.all_subtables(scan.table)
-
-    def all_subtables(self, table: Table) -> pa.Table:
-        if table.kind is not TableKind.SUPER:
-            return pa.table({table.series_key: [table.name]})
-        return self.context.tables.tags.of_subtables(table)
+        return all_subtables(self.context, scan.table)
 
     def is_outdated(self) -> bool:
         """Return True if a table has gained a subtable since its names were returned."""
-        return any(set(self.all_subtables(table)[0].to_pylist()) - names for table, names in self.names.values())
+        return any(set(all_subtables(self.context, table)[0].to_pylist()) - names for table, names in self.names.values())
 
 
 def collect(

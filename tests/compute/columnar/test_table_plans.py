@@ -29,6 +29,7 @@ ROWS = meters(
     ("d2", 90_000, -4, 3, 0.5, -1.0, True, "élan"),
 )
 RANGE = f"ts >= {T0 - 20_000} and ts < {T0 + 120_000}"
+POINTS = f"range({T0 - 5000}, {T0 + 60_000}) every(7s)"
 QUERIES = (
     "select * from meters",
     "select ts, a from meters where d > 0 or s is null",
@@ -39,7 +40,9 @@ QUERIES = (
     "select a from meters partition by tbname limit 1",
     "select tbname, sum(a) from meters partition by tbname slimit 1 soffset 1",
     "select count(*), sum(b), avg(a), first(s), last(d), spread(c), stddev(a), mode(s) from meters where a > 100",
-    "select percentile(a, 50), percentile(d, 10, 50), twa(c), irate(a), leastsquares(a, 1, 2), mode(d) from meters partition by tbname",
+    "select percentile(a, 50), percentile(d, 10, 50), irate(a), leastsquares(a, 1, 2), mode(d) from meters partition by tbname",
+    "select twa(c), twa(a) from meters partition by tbname",
+    "select _wstart, twa(c), twa(a) from meters partition by tbname interval(15s)",
     "select site, room, count(*), max(d), min(s) from meters group by site, room having count(*) > 1",
     "select _wstart, _wend, count(*), sum(b) from meters interval(30s)",
     "select _wstart, count(*), last(s) from meters partition by tbname interval(20s) sliding(10s)",
@@ -56,7 +59,7 @@ QUERIES = (
     ),
     f"select _wstart, count(*) from meters where {RANGE} and a > 100 interval(10s) fill(value_f, 0)",
     *(
-        f"select _irowts, _isfilled, interp(a), interp(c) from meters partition by tbname range({T0 - 5000}, {T0 + 60_000}) every(7s) {fill}"
+        f"select _irowts, _isfilled, interp(a), interp(c) from meters partition by tbname {POINTS} {fill}"
         for fill in ("fill(prev)", "fill(next)", "fill(linear)", "fill(near)", "fill(value, 1, 2)", "fill(null)")
     ),
     "select ts, diff(a) from meters partition by tbname",

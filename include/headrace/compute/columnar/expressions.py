@@ -90,8 +90,8 @@ class Evaluation:
                 return applied(lambda values: cast(values, type_, is_try=name == "try_cast"), self.values(operand))
             case Operation(name="struct" | "array" | "named_struct"):
                 return self._compound(node)
-            case SparkSql(operands=operands, apply=code) if code is not None:
-                return applied(lambda *values: apply_code(code, list(values)), *map(self.values, operands))
+            case SparkSql(inputs=inputs, apply=code) if code is not None:
+                return applied(lambda *values: apply_code(code, list(values)), *map(self.values, inputs))
             case Operation(name="if" | "case" | "coalesce" | "raise_error"):
                 return self._choice(node)
             case Operation(name=name, operands=operands):

@@ -31,6 +31,14 @@ Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Ends:
+    """A point of each list."""
+
+    times: Int64s
+    values: Doubles
+
+
+@dataclass(frozen=True)
 class SortedLists:
     """The elements of lists, each list sorted, with the first element and the number of elements of each."""
 
@@ -49,6 +57,24 @@ class SortedLists:
     def field(self, name: str) -> npt.NDArray[np.generic]:
         """Return a field of points."""
         return np.asarray(to_numpy(pc.struct_field(self.elements, name)))
+
+    def points(self, index: Int64s) -> Ends:
+        """Return a point of each list; any for an empty one."""
+        return Ends(at(self.field("t").astype(np.int64), index), at(self.field("v").astype(np.float64), index))
+
+    def edge(self, points: Ends, index: Int64s, side: str, edges: Int64s, is_beyond: np.ufunc) -> Ends:
+        """Return where the line from a point to the one beyond an edge meets it; the point itself if there is none."""
+        if not len(self.elements):
+            return points
+        beyond = pc.struct_field(self.elements, side)
+        times, values = pc.struct_field(beyond, "t"), pc.struct_field(beyond, "v")
+        at_times = at(to_numpy(pc.fill_null(times, 0)).astype(np.int64), index)
+        at_values = at(to_numpy(pc.fill_null(values, np.nan)).astype(np.float64), index)
+        crosses = at(to_numpy(times.is_valid()).astype(np.bool_), index) & is_beyond(at_times, edges)
+        length = at_times - points.times
+        with np.errstate(all="ignore"):
+            met = points.values + (at_values - points.values) * (edges - points.times) / np.where(length == 0, 1, length)
+        return Ends(np.where(crosses, edges, points.times), np.where(crosses, met, points.values))
 
     @property
     def last(self) -> Int64s:
@@ -133,13 +159,31 @@ def count_runs(sign: str, length: int, lists: pa.ListArray) -> pa.Array:
 def mean_over_time(lists: pa.ListArray) -> pa.Array:
     """Return the mean of the line through the points of each list, or the value of points at one instant."""
     found = SortedLists.of(lists)
+    return mean_between(found, found.points(found.starts), found.points(found.last), np.zeros(len(found.sizes)))
+
+
+def mean_over_window(lists: pa.ListArray, starts: pa.Array, lasts: pa.Array) -> pa.Array:
+    """Return the mean of the line through the points, which reaches the ends of a window if there are points `b` and `a` beyond."""
+    found = SortedLists.of(lists)
+    first, last = found.points(found.starts), found.points(found.last)
+    begin = found.edge(first, found.starts, "b", to_numpy(starts).astype(np.int64), np.less)
+    end = found.edge(last, found.last, "a", to_numpy(lasts).astype(np.int64), np.greater)
+    with np.errstate(all="ignore"):
+        before = (begin.values + first.values) / 2 * (first.times - begin.times)
+        area = before + (last.values + end.values) / 2 * (end.times - last.times)
+    return mean_between(found, begin, end, area)
+
+
+def mean_between(found: SortedLists, begin: Ends, end: Ends, area: Doubles) -> pa.Array:
+    """Return the mean of the line from `begin` through the points to `end`; `area` is that before and after the points."""
     times, values = found.field("t").astype(np.int64), found.field("v").astype(np.float64)
     terms = np.zeros(len(values))
     with np.errstate(all="ignore"):
         terms[1:] = (values[1:] + values[:-1]) / 2 * (times[1:] - times[:-1])
         terms[found.starts[found.sizes > 0]] = 0.0
-        span = at(times, found.last) - at(times, found.starts)
-        mean = np.where(span == 0, at(values, found.starts), found.sums(terms) / np.where(span == 0, 1, span))
+        span = end.times - begin.times
+        total = found.sums(terms) + area
+        mean = np.where(span == 0, at(values, found.starts), total / np.where(span == 0, 1, span))
     return pa.array(mean, mask=found.sizes == 0)
 
 

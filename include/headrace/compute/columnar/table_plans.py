@@ -183,7 +183,6 @@ class TableEvaluator:
         return rows.take(pa.array(np.unique(grid.assign(to_numpy(ticks))[0])))
 
     def _scan(self, scan: Scan, first: int | None = None, last: int | None = None, series: Series = None) -> pa.Table:
-        refuse(scan.table.is_virtual, "a virtual table")
         self.rows_left[0] -= self.reader.row_count(scan, first, last, series)
         refuse(self.rows_left[0] < 0, "too many rows")
         return self.reader.rows(scan, first, last, series)

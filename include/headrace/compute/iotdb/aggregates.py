@@ -186,7 +186,7 @@ def mode(arguments: AggregateArguments) -> AggregateRule:
     )
     step = f"element_at(transform(array({run}), r -> {best}), 1)"
     text = "aggregate(array_sort({}), {}, (a, e) -> {}, a -> a.bv)"
-    value = replace(spark_sql(text, L, start, step), apply=lists.first_most_frequent)
+    value = replace(spark_sql(text, L, start, step), inputs=(L,), apply=lists.first_most_frequent)
     rows = list_partial(call("named_struct", string("v"), X, string("t"), T), X.is_not_null())
     return AggregateRule(arguments.type, (rows,), value)
 
@@ -198,7 +198,7 @@ def count_if(arguments: AggregateArguments) -> AggregateRule:
     step = f"if(e.v, named_struct('n', a.n + 1, 'c', a.c), named_struct('n', 0, 'c', a.c + {ends}))"
     text = "aggregate(array_sort({}), named_struct('n', 0, 'c', 0L), (a, e) -> {}, a -> a.c + {})"
     sign, length = length_condition(arguments).split()
-    value = replace(spark_sql(text, L, step, ends), apply=lists.run_counts(sign, int(length)))
+    value = replace(spark_sql(text, L, step, ends), inputs=(L,), apply=lists.run_counts(sign, int(length)))
     row = call("named_struct", string("t"), T, string("v"), call("coalesce", X, FALSE))
     return AggregateRule(BIGINT, (list_partial(row, X.is_not_null() if ignored else TRUE),), or_zero(value))
 

@@ -51,10 +51,13 @@ SURROUNDED: Final = list_partial(call("named_struct", *POINT, string("b"), BEFOR
 POINTS: Final = list_partial(call("named_struct", *POINT), X.is_not_null())
 
 
-def over_sorted_list(body: str, apply: Callable[[pa.ListArray], pa.Array] | None = None) -> Node:
-    """Return an expression over the sorted list `s`, NULL if the list is empty; `apply` gives the same for arrays of lists."""
+def over_sorted_list(body: str, apply: Callable[..., pa.Array], *others: str) -> Node:
+    """Return an expression over the sorted list `s`, NULL if the list is empty.
+
+    `apply` gives the same for an array of lists, and arrays of other columns in the expression.
+    """
     text = "element_at(transform(array(array_sort({})), s -> if(size(s) = 0, NULL, {})), 1)"
-    return replace(spark_sql(text, Column("l"), body), apply=apply)
+    return replace(spark_sql(text, Column("l"), body), inputs=(Column("l"), *map(Column, others)), apply=apply)
 
 
 def text_of_numbers(write: Callable[[list[float]], str], numbers: Node) -> Node:
@@ -118,9 +121,8 @@ def time_weighted(arguments: AggregateArguments) -> AggregateRule:
     begin, end = edge_point(first, "b", WSTART, "<"), edge_point(last, "a", WEND, ">")
     edges = f"({begin}.v + {first}.v) / 2 * ({first}.t - {begin}.t) + ({last}.v + {end}.v) / 2 * ({end}.t - {last}.t)"
     span = f"({end}.t - {begin}.t)"
-    return AggregateRule(
-        DOUBLE, (SURROUNDED,), over_sorted_list(f"if({span} = 0L, s[0].v, ({area} + {edges}) / nullif({span}, 0L))")
-    )
+    mean = f"if({span} = 0L, s[0].v, ({area} + {edges}) / nullif({span}, 0L))"
+    return AggregateRule(DOUBLE, (SURROUNDED,), over_sorted_list(mean, lists.mean_over_window, WSTART, WEND))
 
 
 def edge_point(point: str, side: str, edge: str, sign: str) -> str:

@@ -28,7 +28,8 @@ def find_last(plan: LastPlan, reads: tuple[Right, ...]) -> Stage:
     def apply(session: SessionState) -> Result:
         from headrace.compute.iotdb.last import last_points, last_points_locally
         from headrace.queries import running
-        from headrace.queries.evaluation import LocalReader, read_scan, translated
+        from headrace.queries.evaluation import read_scan, translated
+        from headrace.queries.local_rows import LocalReader
         from headrace.storage.spark.arrow_results import collect_arrow
 
         context = session.context
