@@ -76,7 +76,7 @@ def conversion(source: pa.DataType, target: pa.DataType) -> Callable[[Values], V
 def conversion_to_decimal(source: pa.DataType, target: pa.DataType) -> Callable[[Values], Values]:
     """Return the conversion of integers or DECIMAL to a DECIMAL."""
     if pa.types.is_decimal(source):
-        return (lambda values: pc.cast(values, target)) if is_wider(target, source) else unsupported(source, target)
+        return (lambda values: pc.cast(values, target)) if is_wider(target, source) else by_row(lambda v: fitted(v, target), target)
     if target.precision - target.scale >= INTEGER_DIGITS:
         return lambda values: pc.cast(values, target)
     return by_row(lambda value: fitted(Decimal(value), target), target)

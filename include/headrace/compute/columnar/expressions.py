@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute.columnar import mathematics
 from headrace.compute.columnar.arrays import (
     TIMESTAMP,
     TYPES,
@@ -190,8 +191,9 @@ def common_type(types: list[pa.DataType]) -> pa.DataType:
 
 def apply(name: str, values: list[Values]) -> Values:
     """Apply an operator or function to the values of its operands."""
-    refuse(name not in FUNCTIONS, name)
-    signature, kernel = FUNCTIONS[name]
+    functions = mathematics.FUNCTIONS if mathematics.ALLOWED.get() and name in mathematics.FUNCTIONS else FUNCTIONS
+    refuse(name not in functions, name)
+    signature, kernel = functions[name]
     letters = signature.ljust(len(values), signature[-1])
     return applied(kernel, *map(as_operand, values, letters))
 
@@ -296,14 +298,20 @@ def as_common_decimal(left: Values, right: Values) -> tuple[Values, Values]:
     return pc.cast(left, target), pc.cast(right, target)
 
 
+def as_double(values: Values) -> Values:
+    """Return DECIMAL as DOUBLE, and other numbers as they are."""
+    return cast(values, "double", is_try=False) if pa.types.is_decimal(values.type) else values
+
+
 def number_operator(kernel: Callable[[Values, Values], Values]) -> Callable[[Values, Values], Values]:
     """Return an operator of two numbers. Of two DECIMAL, Arrow gives the result the type that Spark does."""
 
     def apply_to(left: Values, right: Values) -> Values:
-        if pa.types.is_decimal(left.type) and pa.types.is_decimal(right.type):
+        decimals = [values for values in (left, right) if pa.types.is_decimal(values.type)]
+        if len(decimals) == 2:
             return kernel(left, right)
-        refuse(pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type), "a DECIMAL and another number")
-        return kernel(*as_common_number(left, right))
+        refuse(bool(decimals) and not any(pa.types.is_floating(values.type) for values in (left, right)), "DECIMAL and integers")
+        return kernel(*(as_common_number(*(as_double(values) for values in (left, right)))))
 
     return apply_to
 
