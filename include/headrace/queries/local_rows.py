@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute.columnar.arrays import refuse
 from headrace.model.positions import source_id
 from headrace.model.tables import Table, TableKind
 from headrace.queries import running
+from headrace.storage.delta.pruning import Bounds
+from headrace.storage.types import row_types
 from headrace.streams.sources.shares import stored_bounds
 from headrace.streams.sources.virtual_rows import origin_tables, scan_virtual
 
@@ -19,6 +22,11 @@ if TYPE_CHECKING:
     from headrace.compute import Scan
     from headrace.context import Context
 
+MAX_BYTES: Final = 1 << 30
+"""Memory that the rows of a table may take; Spark reads more in parts."""
+LONG_TEXT: Final = 1_000
+FEW_ROWS, MANY_ROWS = 4_096, 1 << 17
+"""Rows that are read at a time: few of columns that may have long texts, which can be small in a file and large in memory."""
 UNKNOWN_ROWS: Final = 2**63 - 1
 """Counted if statistics do not tell the number of rows: more than any limit."""
 
@@ -57,10 +65,24 @@ class LocalReader:
             offsets = {source_id(origin.database, origin.name): tables.version(origin) for origin in origins}
             rows = scan_virtual(self.context, scan, offsets, subtables_read(scan), bounds)
         else:
-            stored = [name for name in scan.columns if not table.is_tag(name)]
-            rows = tables.scan(table, columns=stored, tbnames=series or subtables_read(scan), bounds=bounds)
+            rows = self._stored_rows(scan, series or subtables_read(scan), bounds)
         # New series get their tags before their rows, so tags that are read after the rows have those of all of them.
         return joined_tags(rows, tables.tags.read(table), table.series_key, scan.tags) if scan.tags else rows
+
+    def _stored_rows(self, scan: Scan, series: tuple[str, ...] | None, bounds: Bounds | None) -> pa.Table:
+        """Read the rows of a table; raise `UnsupportedError` if they take too much memory."""
+        table, types = scan.table, row_types(scan.table, scan.database.precision)
+        names = [name for name in scan.columns if not table.is_tag(name)]
+        is_long = any((column.type.length or 0) > LONG_TEXT for column in table.columns if column.name in names)
+        parts, size = [], 0
+        batches = self.context.tables.batches(table, names, series, bounds, max_rows=FEW_ROWS if is_long else MANY_ROWS)
+        for batch in batches:
+            size += batch.nbytes
+            refuse(size > MAX_BYTES, "rows of too many bytes")
+            parts.append(pa.Table.from_batches([batch]))
+        if not parts:
+            return pa.schema([(name, types[name]) for name in names]).empty_table()
+        return pa.concat_tables(parts).unify_dictionaries()
 
     def subtables(self, scan: Scan) -> pa.Table:
         """Return series key and tags of every subtable; a plain table has one, named like itself."""

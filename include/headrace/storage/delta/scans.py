@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from headrace.model.tables import Database, Table
 from headrace.model.time import Precision
 from headrace.storage.delta.changes import PIECE_ROWS, READ_ROWS, gather
-from headrace.storage.delta.data_files import read_batches, read_data_files
+from headrace.storage.delta.data_files import BATCH_ROWS, read_batches, read_data_files
 from headrace.storage.delta.handles import Handle, Handles, list_files, translate_errors
 from headrace.storage.delta.pruning import Bounds, as_stored_integers, file_bounds, key_filter, prune_files
 from headrace.storage.types import rows_schema
@@ -81,16 +81,25 @@ class Scans:
             yield from (piece for piece in gather(batches, PIECE_ROWS) if piece.num_rows)
 
     def batches(
-        self, table: Table, columns: Sequence[str], tbnames: Collection[str], bounds: Bounds | None
+        self,
+        table: Table,
+        columns: Sequence[str],
+        tbnames: Collection[str] | None,
+        bounds: Bounds | None,
+        max_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
-        """Return rows as stored in batches, the series key as a dictionary; other rows may come too, as files are only pruned."""
+        """Return rows as stored in batches of at most `max_rows`, the series key as a dictionary.
+
+        Other series than the named ones may come too, as files are only pruned.
+        """
         handle = self._handles.reader(table)
         files, schema = files_at(handle, None)
         paths = prune_files(files, table, schema, bounds, tbnames)["path"].to_pylist()
         with translate_errors(handle.name):
             if paths:
                 pushed = key_filter(table, schema, bounds, None)
-                yield from read_batches(handle.uri, paths, schema, list(columns), pushed, (table.series_key, tbnames))
+                series = (table.series_key, tbnames)
+                yield from read_batches(handle.uri, paths, schema, list(columns), pushed, series, max_rows=max_rows)
 
     def count_scanned(self, table: Table, tbnames: Collection[str] | None, bounds: Bounds | None) -> int | None:
         """Return the number of rows of the files that `batches` and `scan` read, from statistics; None if they are missing."""
