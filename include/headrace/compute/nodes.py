@@ -194,7 +194,7 @@ class Places(Node):
 class Over(Node):
     """A function over the rows with the same keys as a row: up to `frame` in an order, or over all of them without one."""
 
-    function: Operation
+    function: Node
     keys: tuple[Node, ...]
     order: tuple[Node, ...] = ()
     frame: str = ""
@@ -288,7 +288,7 @@ UNQUOTED: Final = (NOW.name, TIME, "device")
 FORMATTER: Final = Formatter()
 
 
-def call(name: str, *operands: Node) -> Operation:
+def call(name: str, *operands: Node) -> Node:
     """Return the call of a function of Spark."""
     return Operation(name, operands)
 
@@ -381,13 +381,13 @@ def substitute(node: Node, nodes: Mapping[str, Node]) -> Node:
         case PythonCall(operands=operands):
             return replace(node, operands=tuple(substitute(part, nodes) for part in operands))
         case SparkSql(parts=parts, inputs=inputs):
-            own = tuple(substitute(part, nodes) if isinstance(part, Node) else part for part in parts)
-            return replace(node, parts=own, inputs=tuple(substitute(part, nodes) for part in inputs))
+            written = tuple(substitute(part, nodes) if isinstance(part, Node) else part for part in parts)
+            return replace(node, parts=written, inputs=tuple(substitute(part, nodes) for part in inputs))
         case Places(nodes=parts):
             return Places(tuple(substitute(part, nodes) for part in parts))
-        case Over(function=Operation(name=name, operands=operands, type=type_), keys=keys, order=order):
-            function = Operation(name, tuple(substitute(part, nodes) for part in operands), type_)
-            return replace(node, function=function, keys=placed(keys, nodes), order=placed(order, nodes))
+        case Over(function=function, keys=keys, order=order):
+            own = substitute(function, nodes)
+            return replace(node, function=own, keys=placed(keys, nodes), order=placed(order, nodes))
     return node
 
 

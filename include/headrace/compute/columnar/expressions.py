@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final
 
 import numpy as np
@@ -92,7 +92,7 @@ class Evaluation:
             case Operation(name="struct" | "array" | "named_struct"):
                 return self._compound(node)
             case SparkSql(inputs=inputs, apply=code) if code is not None:
-                return applied(lambda *values: apply_code(code, list(values)), *map(self.values, inputs))
+                return applied(partial(apply_all, code), *map(self.values, inputs))
             case Operation(name="if" | "case" | "coalesce" | "raise_error"):
                 return self._choice(node)
             case Operation(name=name, operands=operands):
@@ -145,6 +145,10 @@ class Evaluation:
             return pa.scalar([values], list_of(values.type))
         array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
         return pa.ListArray.from_arrays(pa.array(range(len(array) + 1), pa.int32()), array, list_of(array.type))
+
+
+def apply_all(code: Callable[..., pa.Array], *values: Values) -> Values:
+    return apply_code(code, list(values))
 
 
 def has_no_rows(columns: Mapping[str, Values]) -> bool:

@@ -86,10 +86,14 @@ def beside(left: pa.Table, left_index: Int64s, right: pa.Table, right_index: Int
 
 def matches(left: pa.Table, right: pa.Table, condition: Node | None) -> tuple[Int64s, Int64s]:
     """Return the positions of the pairs of rows that meet a condition; all pairs without one."""
-    keys, rest = [], []
+    keys: list[tuple[Node, Node]] = []
+    rest: list[Node] = []
     for part in () if condition is None else conjuncts(condition):
         pair = equal_sides(part, set(left.column_names), set(right.column_names))
-        (rest if pair is None else keys).append(part if pair is None else pair)
+        if pair is None:
+            rest.append(part)
+        else:
+            keys.append(pair)
     left_index, right_index = equal_pairs(left, right, keys)
     if rest:
         columns = to_arrays(beside(left, left_index, right, right_index))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ COMPARED: Final = {
 }
 """Comparisons by their signs."""
 Doubles = npt.NDArray[np.float64]
+Numbers = TypeVar("Numbers", bound=npt.NDArray[Any])
 
 
 @dataclass(frozen=True)
@@ -79,17 +80,20 @@ class SortedLists:
     @property
     def last(self) -> Int64s:
         """The last element of each list; any for an empty one."""
-        return np.maximum(self.starts + self.sizes - 1, 0)
+        last: Int64s = np.maximum(self.starts + self.sizes - 1, 0)
+        return last
 
-    def sums(self, terms: Doubles) -> Doubles:
+    def sums(self, terms: npt.NDArray[Any]) -> Doubles:
         """Return the sums of terms, of which each list has as many as elements."""
         with np.errstate(all="ignore"):
             parts = [np.cumsum(part)[-1:] for part in np.split(terms, self.starts[1:])]
         return np.array([part[0] if len(part) else 0.0 for part in parts]) if len(self.starts) else np.empty(0)
 
 
-def at(values: Doubles, index: Int64s) -> Doubles:
-    return values[np.minimum(index, len(values) - 1)] if len(values) else np.zeros(len(index))
+def at(values: Numbers, index: Int64s) -> Numbers:
+    """Return values at some positions; any if there are none."""
+    found = values[np.minimum(index, len(values) - 1)] if len(values) else np.zeros(len(index), values.dtype)
+    return cast("Numbers", found)
 
 
 def quantiles(fractions: Sequence[float]) -> Callable[[pa.ListArray], pa.Array]:

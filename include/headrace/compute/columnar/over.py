@@ -20,7 +20,7 @@ from headrace.compute.columnar.columns import Arrays, as_array, decoded, plain
 from headrace.compute.columnar.expressions import MAX_PRECISION, evaluate
 from headrace.compute.columnar.partials import MAX_SUM, is_ordered
 from headrace.compute.columnar.runs import Bools, Int64s, Runs, combined, marks, ranks, running_maximum, to_numpy
-from headrace.compute.nodes import Column, Node, Operation, Over, PythonCall
+from headrace.compute.nodes import Column, Node, Operation, Over, PythonCall, UnsupportedError
 from headrace.compute.windows.numbering import BEFORE_CURRENT_ROW, FROM_CURRENT_ROW, THROUGH_CURRENT_ROW
 
 LAST_ROWS: Final = re.compile(r"ROWS BETWEEN (\d+) PRECEDING AND CURRENT ROW")
@@ -58,12 +58,13 @@ def values_over(over: Over, columns: Arrays, size: int) -> pa.Array:
     """Return what a function gives for each row."""
     groups = combined([ranks(ordered(array_of(key, columns, size))) for key in over.keys], size)
     order = np.lexsort((*reversed([places(key, columns, size) for key in over.order]), groups))
-    operands = [array_of(operand, columns, size).take(pa.array(order)) for operand in over.function.operands]
-    function = FUNCTIONS.get((over.function.name, frame_of(over)))
-    refuse(function is None, str(over.function.name))
-    assert function is not None
+    name, operands = function_of(over)
+    arrays = [array_of(operand, columns, size).take(pa.array(order)) for operand in operands[:1]]
+    function = FUNCTIONS.get((name, frame_of(over)))
+    if function is None:
+        raise UnsupportedError(name)
     rows = SortedRows(Runs.of(marks([groups[order]], size)), bool(over.order), over.frame, over.ignores_nulls)
-    values = function(rows, *operands[:1])
+    values = function(rows, *arrays)
     inverse = np.empty(size, np.int64)
     inverse[order] = np.arange(size)
     return values.take(pa.array(inverse))
@@ -96,9 +97,17 @@ def bare(key: Node) -> Node:
     return key
 
 
+def function_of(over: Over) -> tuple[str, tuple[Node, ...]]:
+    """Return name and operands of a function."""
+    match over.function:
+        case Operation(name=name, operands=operands):
+            return name, operands
+    raise UnsupportedError(str(over.function))
+
+
 def frame_of(over: Over) -> str:
     """Return which rows a function sees: `all`, `through` the row, `before` or `from` it, the `last` few, or those `beside` it."""
-    if over.function.name in ("lag", "lead", "row_number"):
+    if function_of(over)[0] in ("lag", "lead", "row_number"):
         return "beside"
     if not over.order:
         return "all"

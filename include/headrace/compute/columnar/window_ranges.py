@@ -47,12 +47,12 @@ class WindowRange:
             counts = np.maximum(end - first, 0)
             rows = np.repeat(np.arange(len(instants)), counts)
             return rows, first[rows] + np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        rows, starts = self.grid.assign(instants)
+        assigned, starts = self.grid.assign(instants)
         numbers = (starts - self.grid.offset) // self.grid.step
-        if rows is None or not self.grid.overlaps:
-            return rows, numbers
+        if assigned is None or not self.grid.overlaps:
+            return assigned, numbers
         exists = numbers >= 0
-        return rows[exists], numbers[exists]
+        return assigned[exists], numbers[exists]
 
 
 def window_range(plan: Plan, window: RangeWindow, max_windows: int) -> WindowRange:

@@ -154,9 +154,9 @@ def filled_cell(fill: GapFill, order: tuple[Node, ...], output: Output, value: N
     match fill.mode:
         case "CONSTANT":
             return call("coalesce", column, value)
-        case "PREVIOUS" if fill.max_age is None:
-            return value_of(before)
         case "PREVIOUS":
+            if fill.max_age is None:
+                return value_of(before)
             # In descending order, the row before is later.
             latest = fill.max_age.after(call("least", fill.time, instant_of(before)))
             return if_(call("greatest", fill.time, instant_of(before)) <= latest, value_of(before), NULL)
