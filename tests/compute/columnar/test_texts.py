@@ -42,3 +42,11 @@ def test_values_are_those_of_spark(small: SparkSession, node: Node) -> None:
 def test_other_patterns_are_left_to_spark(pattern: Node) -> None:
     with pytest.raises(UnsupportedError):
         type_of(call("rlike", T, pattern), {"t": pa.string()})
+
+
+def test_texts_are_joined_also_where_all_of_them_are_null() -> None:
+    rows = 40
+    first, second = [None if number % 3 else "x" for number in range(rows)], [None if number % 5 else "y" for number in range(rows)]
+    joined = evaluate(call("concat_ws", string("/"), X, T), {"x": pa.array(first, pa.string()), "t": pa.array(second, pa.string())})
+    expected = ["/".join(text for text in texts if text is not None) for texts in zip(first, second, strict=True)]
+    assert joined.to_pylist() == expected
