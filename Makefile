@@ -53,7 +53,7 @@ campaign-bytes: setup ## Read random bytes as all that reads bytes from outside 
 campaign-year: setup ## Commit to one table beside readers and maintenance, and print what grows, as CI does with 300 commits (COMMITS=200000 SEED=1)
 	$(BIN)/python -m tests.soak.year --commits $(or $(COMMITS),200000) $(if $(SEED),--seed $(SEED))
 
-soak: setup ## Write at random, and kill, freeze and restart parts of the system (MINUTES=20 SEED=1)
+soak: setup ## Write at random, kill, freeze and restart parts of the system, and cut the power (MINUTES=20 SEED=1)
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED))
 
 s3-server: setup ## Build the S3 server for tests (MinIO; needs Go 1.24)

@@ -81,11 +81,19 @@ def has_settled(connection: headrace.Connection, system: System) -> bool:
     """Return True if every stream and pipe runs and has reached its source's last version."""
     system.revive_driver()
     try:
+        reset_streams(connection)
         return all(has_handled(connection, record) for record in connection.session.context.catalog.jobs.all())
     except headrace.Error as error:
         if not is_away(error):
             raise
         return False
+
+
+def reset_streams(connection: headrace.Connection) -> None:
+    """Reset streams that cannot go on after a power cut, which has taken change files of commits that were never acknowledged."""
+    for job in connection.session.context.catalog.jobs.all():
+        if job.state is JobState.STOPPED and job.reason is not None and job.reason.code == "HISTORY_GONE":
+            connection.execute(f"RESET STREAM {job.definition.name}")
 
 
 def has_handled(connection: headrace.Connection, record: JobRecord) -> bool:

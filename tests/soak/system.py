@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ import psutil
 import headrace
 from headrace.errors import TransientError
 from headrace.settings import Settings, load
+from headrace.storage.delta.repair import repair_tables
+from tests.soak.powercuts.disk import Disk
 from tests.support.jobs import Job
 from tests.support.postgres import MISSING, Server, find_programs
 from tests.support.waiting import wait_until
@@ -60,6 +63,27 @@ class System:
     def await_driver(self) -> None:
         """Wait until the driver runs the streams and pipes."""
         wait_until(self._driver_runs, "the driver to run streams and pipes", details=self.logs)
+
+    def cut_power(self, choice: random.Random) -> bool:
+        """End all processes of drivers, lose what none has synced, and start a driver; return False if that is not recorded."""
+        disk = self.disk
+        if disk is None:
+            return False
+        for job in (self._driver, *self._frozen):
+            job.clean_up()
+        self._frozen.clear()
+        disk.cut(choice)
+        for _ in repair_tables(self.settings.tables_uri):
+            pass
+        disk.begin()
+        self._driver = self._start()
+        return True
+
+    @property
+    def disk(self) -> Disk | None:
+        """The home, of which is recorded what is synced; None if it is not."""
+        record = os.environ.get("POWERCUT_RECORD")
+        return None if record is None else Disk(self.settings.home_path, Path(record))
 
     def kill_worker(self, choice: random.Random) -> bool:
         """Kill one of the Python workers of the driver's Spark; return False if there is none."""

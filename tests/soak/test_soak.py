@@ -20,4 +20,4 @@ def test_every_stream_and_pipe_equals_its_query_after_random_writes_and_faults(t
         pytest.skip(MISSING)
     report = soak(tmp_path, seed=7, operations=45)
     assert report.is_equal, (report.streams, report.pipes)
-    assert set(WEIGHTS) - {"kill_worker", "resume"} <= report.operations.keys()
+    assert set(WEIGHTS) - {"kill_worker", "resume", "cut_power"} <= report.operations.keys()

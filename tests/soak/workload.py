@@ -36,6 +36,7 @@ WEIGHTS: Final = {
     "freeze_driver": 1,
     "kill_worker": 2,
     "restart_catalog": 1,
+    "cut_power": 1,
 }
 """How often each operation is chosen."""
 
@@ -46,13 +47,16 @@ class Workload:
     def __init__(self, system: System, seed: int) -> None:
         self._system = system
         self._random = random.Random(seed)
-        self._connection = system.connect()
-        self._trees = system.connect("iotdb")
+        self._connect()
         self._now = START_MS
         self._paused: set[str] = set()
         self._stopped: set[str] = set()
         self.counts: Counter[str] = Counter()
         self.rows = 0
+
+    def _connect(self) -> None:
+        self._connection = self._system.connect()
+        self._trees = self._system.connect("iotdb")
 
     def plan(self, operations: int) -> list[str]:
         """Return a random sequence in which every operation occurs."""
@@ -208,6 +212,16 @@ class Workload:
     def kill_worker(self) -> bool:
         """Kill a Python worker."""
         return self._system.kill_worker(self._random)
+
+    def cut_power(self) -> bool:
+        """Cut the power while the driver works. This process's connections end too; what was acknowledged has to be there."""
+        if self._system.disk is None:
+            return False
+        self._maybe_let_driver_work()
+        self.close()
+        is_cut = self._system.cut_power(self._random)
+        self._connect()
+        return is_cut
 
     def restart_catalog(self) -> None:
         """Restart the catalog's database."""

@@ -57,9 +57,10 @@ class Disk:
                 os.link(path, self.record / "pins" / str(folder))
                 (os.link if path.suffix in IMMUTABLE else shutil.copyfile)(path, self.record / "files" / str(folder))
 
-    def variables(self, step: int) -> dict[str, str]:
+    def variables(self, step: int | None = None) -> dict[str, str]:
         """Return the environment in which a process records what it syncs, and dies at a step."""
-        return {"POWERCUT_ROOT": str(self.root), "POWERCUT_RECORD": str(self.record), "POWERCUT_STEP": str(step)}
+        watched = {"POWERCUT_ROOT": str(self.root), "POWERCUT_RECORD": str(self.record)}
+        return watched if step is None else {**watched, "POWERCUT_STEP": str(step)}
 
     def cut(self, draw: random.Random) -> int:
         """Leave what is durable, and by chance what is not yet; return how many files and names were lost or cut."""

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -101,12 +102,24 @@ static void record_folder(int fd, ino_t inode) {
     publish(draft, "folders", inode);
 }
 
+// Excludes other processes until what it returns is closed.
+static int lock_records(void) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/lock", record());
+    int lock = syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    while (flock(lock, LOCK_EX) != 0 && errno == EINTR)
+        ;
+    return lock;
+}
+
 static int synced(int fd, int result) {
     struct stat stat;
     if (result == 0 && is_watched(fd) && fstat(fd, &stat) == 0) {
         pthread_mutex_lock(&recording);
+        int lock = lock_records();
         if (S_ISDIR(stat.st_mode)) record_folder(fd, stat.st_ino);
         else if (S_ISREG(stat.st_mode)) record_file(fd, stat.st_ino);
+        close(lock);
         pthread_mutex_unlock(&recording);
     }
     return result;
