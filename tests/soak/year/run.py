@@ -1,4 +1,4 @@
-"""One campaign: commits to a table at the highest pace, with everything beside it that reads the table or cleans up."""
+"""One campaign: commits to a table at the highest pace that its readers keep up with, beside what reads the table or cleans up."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import psutil
 
 import headrace
 from headrace.catalog.engines import open_engine
+from headrace.model.positions import source_id
 from headrace.runtime.table_maintenance import maintain
 from headrace.settings import Settings, load
 from headrace.storage.delta.handles import rows_uri
@@ -39,6 +40,10 @@ SAMPLES: Final = 100
 SUBTABLES: Final = 12
 LATE_MS: Final = 60_000
 WEIGHTS: Final = {"insert": 90, "update": 5, "late": 4, "delete": 1}
+MAX_BEHIND: Final = 500
+"""Commits that a stream or pipe may be behind. Of a writer that outruns all readers the log grows, whatever its age costs."""
+PACED: Final = 100
+"""Commits after each of which the writer waits for the others."""
 Announce = Callable[[int], None]
 
 
@@ -156,6 +161,8 @@ def run_year(folder: Path, commits: int, seed: int, announce: Announce = lambda 
         def beside(number: int) -> Iterable[Sample]:
             reader.commits.value = maintainer.commits.value = number
             announce(number)
+            if number % PACED == 0:
+                wait_until(lambda: behind(connection) <= MAX_BEHIND, "streams and pipes to follow", details=system.logs)
             return (*reader.samples(), *maintainer.samples())
 
         started = time.monotonic()
@@ -218,6 +225,14 @@ def run_short(folder: Path, commits: int, seed: int, *, batches: int, nights: in
 
             writer, meter = Writer(connection, random.Random(seed)), Meter(connection, {"process": psutil.Process()})
             return measures.trends(write(writer, meter, commits, beside)), reader.failures
+
+
+def behind(connection: headrace.Connection) -> int:
+    """Return how many commits to the table the slowest stream or pipe has not read yet."""
+    context = connection.session.context
+    version, source = context.tables.version(context.catalog.tables.get("soak", "readings")), source_id("soak", "readings")
+    offsets = [record.offsets or {} for record in context.catalog.jobs.all() if record.definition.continuous_query is None]
+    return version - min(own.get(source, 0) for own in offsets)
 
 
 def rows_of_table(connection: headrace.Connection) -> str:
