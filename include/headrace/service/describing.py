@@ -26,8 +26,8 @@ def describe_query(plan: AnyPlan) -> list[str]:
     """Describe the evaluation of a query, and where it takes place."""
     from headrace.compute.columnar.near import is_supported
 
-    place = "in this process with Arrow, or on Spark if it reads many rows" if is_supported(plan) else f"on Spark{kernels(plan)}"
-    return [f"query {place}", *explain_plan(plan)]
+    place = "in this process with Arrow, or on Spark if it reads many rows" if is_supported(plan) else "on Spark"
+    return [f"query {place}{kernels(plan)}", *explain_plan(plan)]
 
 
 def kernels(plan: AnyPlan) -> str:

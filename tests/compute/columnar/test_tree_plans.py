@@ -15,8 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.compute import evaluate, language
-from headrace.compute.columnar import cells, rows
+from headrace.compute.columnar import UnsupportedError, cells, rows
 from headrace.compute.columnar.near import evaluate_locally, is_supported
+from headrace.compute.columnar.table_plans import evaluate_tables
+from headrace.compute.columnar.tree_plans import LocalPlan
 from headrace.compute.iotdb.binding import bind_tree
 from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.scope import DeviceTable, TreeScope
@@ -127,6 +129,15 @@ class Reader:
         yield table.slice(half)
         yield table.slice(0, half)
 
+    def row_count(self, scan: Scan, first: int | None, last: int | None, series: Sequence[str] | None = None) -> int:
+        return self.count(scan, series or (), first, last)
+
+    def rows(self, scan: Scan, first: int | None, last: int | None, series: Sequence[str] | None = None) -> pa.Table:
+        return pa.concat_tables(self.batches(scan, series or (), first, last))
+
+    def subtables(self, scan: Scan) -> pa.Table:
+        raise NotImplementedError
+
 
 def stored_tables(points: Sequence[tuple[str, int, dict[str, Any]]]) -> dict[str, pa.Table]:
     """Return the tables with the last points of each device and instant."""
@@ -161,15 +172,14 @@ def comparable(table: pa.Table) -> list[tuple[Any, ...]]:
 
 def check(spark: SparkSession, tables: dict[str, pa.Table], sql: str) -> None:
     plan = plan_of(sql)
-    local = evaluate_locally(plan, Reader(tables), 1000)
-    assert local is not None, sql
+    near = evaluate_tables(plan, Reader(tables), 1000)
 
     def read(scan: Scan) -> DataFrame:
         return spark.createDataFrame(tables[scan.database.name]).coalesce(1)
 
     assert isinstance(plan.source, SeriesRows)
     plain = evaluate(replace(plan, source=replace(plan.source, stored=())), read).toArrow()
-    results = {"local": local}
+    results = {"near": near, "cells": LocalPlan(plan).run(Reader(tables), 1000, None)}
     if plan.aggregated and plan.source.aligned and len(plan.source.devices) > 1:
         results["by device"] = evaluate(plan, read).toArrow()
     for name, result in results.items():
@@ -201,18 +211,34 @@ SUPPORTED = "select count(i) from root.p.g.* group by ([0, 20), 5ms)"
 TABLES_OF_ONE_POINT = stored_tables([("root.p.g.d1", 1, {"i": 1}), ("root.p.g.d2", 2, {"i": 2})])
 
 
+def run_by_cells(plan: Plan, max_rows: int = 1000) -> pa.Table:
+    return LocalPlan(plan).run(Reader(TABLES_OF_ONE_POINT), max_rows, None)
+
+
 @pytest.mark.parametrize(
     "query",
     [
         "select mode(i) from root.p.g.d1",
-        "select max_by(i, d) from root.p.g.d1",
         "select diff(i) from root.p.g.d1",
         "select sin(i) from root.p.g.d1",
-        "select i from root.p.g.d1 where t regexp '(?<=b)a'",
         "select count(i) from root.p.g.d1 group by session(5ms)",
         "select count(i) from root.p.g.d1 group by variation(i)",
         "select count(i) from root.p.g.* group by ([0, 20), 5ms), level = 1",
         "select count(i) from root.p.g.d1 group by ([0, 20), 5ms) fill(previous)",
+    ],
+)
+def test_what_needs_all_rows_in_memory_is_not_made_of_cells(query: str) -> None:
+    with pytest.raises(UnsupportedError):
+        LocalPlan(plan_of(query))
+    assert is_supported(plan_of(query))
+    assert evaluate_locally(plan_of(query), Reader(TABLES_OF_ONE_POINT), 1000) is not None
+    assert evaluate_locally(plan_of(query), Reader(TABLES_OF_ONE_POINT), 1) is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select i from root.p.g.d1 where t regexp '(?<=b)a'",
         "select count(i) from root.p.g.d1 group by ([0, 20000), 50ms, 1ms)",
     ],
 )
@@ -224,9 +250,9 @@ def test_what_only_spark_evaluates_is_left_to_it(query: str) -> None:
 
 def test_a_query_over_too_many_rows_is_left_to_spark() -> None:
     plan = plan_of(SUPPORTED)
-    assert is_supported(plan)
-    assert evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 2) is not None
-    assert evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 1) is None
+    assert run_by_cells(plan, 2).num_rows == 4
+    with pytest.raises(UnsupportedError):
+        run_by_cells(plan, 1)
 
 
 @pytest.mark.parametrize(
@@ -237,23 +263,24 @@ def test_a_query_over_too_many_rows_is_left_to_spark() -> None:
         ("select i from root.p.g.* align by device", rows, "MAX_VALUES"),
     ],
 )
-def test_a_query_that_keeps_too_much_is_left_to_spark(
+def test_cells_that_take_too_much_memory_are_refused(
     query: str, module: ModuleType, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plan_of(query)
-    assert evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 1000) is not None
+    assert run_by_cells(plan).num_rows
     monkeypatch.setattr(module, limit, 3)
-    assert evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 1000) is None
+    with pytest.raises(UnsupportedError):
+        run_by_cells(plan)
 
 
-def test_rows_older_than_the_time_to_live_are_left_to_spark() -> None:
-    assert not is_supported(plan_of(SUPPORTED, ttl_ms={"root.p.g.d1": 5}))
+def test_rows_older_than_the_time_to_live_are_not_made_of_cells() -> None:
+    with pytest.raises(UnsupportedError):
+        LocalPlan(plan_of(SUPPORTED, ttl_ms={"root.p.g.d1": 5}))
 
 
 def test_series_are_aggregated_before_their_windows_are_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cells, "aligned_rows", None)
-    result = evaluate_locally(plan_of(SUPPORTED), Reader(TABLES_OF_ONE_POINT), 1000)
-    assert result is not None
+    result = run_by_cells(plan_of(SUPPORTED))
     assert result.column_names == ["Time", "count(root.p.g.d1.i)", "count(root.p.g.d2.i)"]
     assert [column.to_pylist() for column in result.columns[1:]] == [[1, 0, 0, 0], [1, 0, 0, 0]]
 
