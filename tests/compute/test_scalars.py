@@ -93,6 +93,15 @@ class NoTables:
     def batches(self, *_: Any) -> Iterator[pa.RecordBatch]:
         raise AssertionError
 
+    def row_count(self, *_: Any) -> int:
+        raise AssertionError
+
+    def rows(self, *_: Any) -> pa.Table:
+        raise AssertionError
+
+    def subtables(self, *_: Any) -> pa.Table:
+        raise AssertionError
+
 
 def test_calendar_functions_follow_the_zone_of_the_statement(small: SparkSession) -> None:
     rows = frame(small, METERS, meters(("d1", 2 * 3_600_000)))

@@ -100,6 +100,6 @@ def positions_in_groups(numbers: Int64s) -> Int64s:
 
 
 def within(positions: Int64s, first: int, count: int) -> Bools:
-    """Return which positions are among so many from the first on."""
+    """Return which positions are among `count` from the first on."""
     result: Bools = (positions >= first) & (positions < first + count)
     return result

@@ -220,7 +220,7 @@ def sum_through(rows: SortedRows, values: pa.Array) -> pa.Array:
 
 
 def mean_of_last(rows: SortedRows, values: pa.Array) -> pa.Array:
-    """Return the means of a row and so many before it, added up from the first one on."""
+    """Return the means of a row and those before it in the frame, added up from the first one on."""
     match = LAST_ROWS.fullmatch(rows.frame)
     assert match is not None
     size, before = rows.groups.rows, int(match[1])
