@@ -51,6 +51,16 @@ def test_a_query_is_answered_as_tdengine_does(rows: Served) -> None:
     }
 
 
+def test_a_tag_of_json_is_an_object_and_its_members_are_texts(rows: Served) -> None:
+    assert rows.sql("create stable s (ts timestamp, a int) tags (j json)", "rest")["code"] == 0
+    tag = '{"k":"7","t":"true","n":1.5,"x":"a"}'
+    assert (
+        rows.sql(f"insert into s1 using s tags ('{tag}') values (1, 1) s2 using s tags (null) values (2, 1)", "rest")["code"] == 0
+    )
+    answer = rows.sql("select j, j->'k', j->'t', j->'n', j->'x', j->'missing' from s order by ts", "rest")
+    assert answer["data"] == [[{"k": "7", "t": "true", "n": 1.5, "x": "a"}, "7", "true", "1.5", "a", None], [None] * 6]
+
+
 def test_a_request_says_how_rows_are_written(rows: Served) -> None:
     answer = rows.sql("select ts, a from rest.t order by ts limit 1", tz="Asia/Shanghai", row_with_meta="true")
     assert answer["data"] == [{"ts": "2026-01-01T08:00:00.500+08:00", "a": 1}]

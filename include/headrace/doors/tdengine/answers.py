@@ -138,7 +138,8 @@ def json_texts(values: pa.Array, type_: DataType, precision: Precision, timezone
     elif type_.kind is TypeKind.VARBINARY:
         texts = quoted(scalar_sql("lower(hex(v))", values))
     elif type_.kind is TypeKind.JSON:
-        texts = scalar_sql("CASE WHEN json_valid(v) THEN v ELSE CAST(to_json(v) AS VARCHAR) END", values)
+        # A tag is an object. What `->` returns is text, also of a member that looks like a number.
+        texts = scalar_sql("CASE WHEN starts_with(v, '{') AND json_valid(v) THEN v ELSE CAST(to_json(v) AS VARCHAR) END", values)
     elif type_.kind is TypeKind.DECIMAL:
         texts = quoted(pc.cast(values, pa.string()))
     elif pa.types.is_floating(values.type):
