@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import InvalidStreamError
 from headrace.model.failpoints import FailpointError, armed
+from headrace.model.jobs import JobState
 from headrace.storage.sandbox import open_database
 from headrace.streams.notifications import messages
 from headrace.streams.notifications.messages import murmur3
@@ -346,15 +347,16 @@ def test_a_stream_goes_on_while_its_receiver_is_away_and_sends_all_later(env: St
     assert [brief(event) for event in server.events()] == EXPECTED
 
 
-def test_a_receiver_that_is_away_holds_its_own_stream_only(
+def test_a_receiver_that_is_down_with_on_failure_pause_holds_its_own_stream_only(
     env: StreamEnvironment, server: WebSocketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     defaults = OutboxSink.__init__.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "max_backlog", 1)
-    held = env.create(f"create stream s into t as {QUERY}" + notify(server))
-    other = env.create(f"create stream u into w as {QUERY}")
-    server.stop()
+    down = WebSocketServer()
+    held = env.create(f"create stream s into t as {QUERY}" + notify(down, options="on_failure pause"))
+    silent = env.create(f"create stream u into v as {QUERY}")
+    heard = env.create(f"create stream w into x as {QUERY}" + notify(server, options="on_failure pause"))
     env.settle()
     pollers = env.pollers
     assert pollers is not None
@@ -362,12 +364,19 @@ def test_a_receiver_that_is_away_holds_its_own_stream_only(
     wait_until(lambda: pollers.poll(0) and env.tables.outbox(held.id).backlog() == 1, "the outbox to be full")
     for write in WRITES[1:]:
         env.insert(write)
-    wait_until(lambda: pollers.poll(0) and len(env.results(other)) == 3, "the results of the other stream")
-    assert len(env.results(held)) == 0
-    server.start()
-    env.settle()
-    wait_until(lambda: len(server.events()) == len(EXPECTED), "the events")
+    wait_until(lambda: pollers.poll(0) and len(env.results(silent)) == 3, "the results of the stream without a receiver")
+    wait_until(lambda: pollers.poll(0) and len(server.events()) == len(EXPECTED), "the events of the stream that is heard")
     assert [brief(event) for event in server.events()] == EXPECTED
+    assert env.results(heard) == env.results(silent)
+    assert env.results(held) == []
+    assert down.received == []
+    wait_for_failure(env, held.id)
+    assert [env.record(plan).state for plan in (held, silent, heard)] == [JobState.RUNNING] * 3
+    down.start()
+    env.settle()
+    wait_until(lambda: len(down.events()) == len(EXPECTED), "the events")
+    assert [brief(event) for event in down.events()] == EXPECTED
+    down.stop()
 
 
 def test_messages_to_a_receiver_that_is_away_can_be_dropped(env: StreamEnvironment, server: WebSocketServer) -> None:
