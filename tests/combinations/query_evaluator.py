@@ -53,6 +53,7 @@ class Query:
         passes: The condition, over the values of all series of a row.
         reads: The series of which a row has to have one.
         fill: The mode, and what it needs: the greatest age, or the constant of each column.
+        control: What `count` and `variation` take of a row. They skip rows in which it is NULL.
     """
 
     columns: Sequence[tuple[str, Sequence[tuple[Device, str]]]]
@@ -66,7 +67,7 @@ class Query:
     fill: str = "none"
     age: Length | None = None
     constants: Sequence[Any] = ()
-    number: Callable[[Row], Any] = lambda _: None
+    control: Callable[[Row], Any] = lambda _: None
 
     def evaluate(self, stored: Stored, start: int, end: int) -> Result:
         """Return the rows of `[start, end)`."""
@@ -91,7 +92,8 @@ class Query:
                     yield first, [(time, row) for time, row in rows if first <= time < last]
                     number += 1
             case _:
-                for group in self.groups(rows):
+                controlled = rows if self.window == "session" else [row for row in rows if self.control(row[1]) is not None]
+                for group in self.groups(controlled):
                     yield group[0][0], group
 
     def length_after(self, start: int, first: int, number: int) -> int:
@@ -115,7 +117,7 @@ class Query:
         if self.window == "session":
             return time - group[-1][0] > self.interval.ms
         if self.window == "variation":
-            return bool(abs(self.number(row) - self.number(group[0][1])) > 3)
+            return bool(abs(self.control(row) - self.control(group[0][1])) > 3)
         return len(group) == 3
 
     def filled(self, result: Result) -> Iterator[list[Any]]:
@@ -133,7 +135,11 @@ class Query:
         after = next(((at, row[column]) for at, row in result[place:] if row[column] is not None), None)
         if self.fill == "linear":
             return None if before is None or after is None else between(before, after, time)
-        if before is None or (self.age is not None and self.age.after(before[0], self.zone) < time):
+        if before is None:
+            return None
+        # With ALIGN BY DEVICE, the value before may be one of another device at a later time.
+        earlier, later = sorted((before[0], time))
+        if self.age is not None and self.age.after(earlier, self.zone) < later:
             return None
         return before[1]
 

@@ -305,7 +305,7 @@ class Play:
             fill=chosen["fill"].replace("aged", "previous").replace("months", "previous"),
             age={"aged": Length(12 * scale.unit), "months": Length(months=1)}.get(chosen["fill"]),
             constants=[constant(self.result_type(name)) for name, _ in columns],
-            number=lambda row: row[devices[0], "w"],
+            control=lambda row: row.get((devices[0], "v" if window == "count" else "w")),
         )
 
     def result_type(self, name: str) -> str:
