@@ -203,12 +203,12 @@ class Settings:
     )
     http_host: str = setting(
         "127.0.0.1",
-        "Address that the snode's HTTP endpoint binds; 0.0.0.0 binds all interfaces, which needs `http_without_tls`.",
+        "Address that the snode's HTTP endpoint binds; 0.0.0.0 binds all interfaces, which needs TLS.",
     )
     http_without_tls: bool = setting(
         False,
-        "Whether this endpoint, which does not encrypt, may bind addresses beyond this machine, as in a private network or behind "
-        "a proxy that encrypts.",
+        "Whether this endpoint does not encrypt, also at addresses beyond this machine, as in a private network or behind a proxy "
+        "that encrypts.",
     )
     http_port: int = non_negative(
         0, "Port of the snode's HTTP endpoint; 0 selects a free port. The snode of dnode 2 has the next one, and so on.", le=65535
@@ -236,7 +236,11 @@ class Settings:
         parse=parse_networks,
     )
     door_connections: int = positive(10_000, "Maximum number of connections that the doors of an snode have open.")
-    tls_certificate: str = setting("", "PEM file with the certificate of the doors, and those that it needs; if empty, no TLS.")
+    tls_certificate: str = setting(
+        "",
+        "PEM file with the certificate of the doors, and of the HTTP endpoint at an address beyond this machine, with those that "
+        "it needs; if empty, no TLS. Clients on machines with this setting trust it.",
+    )
     tls_key: str = setting("", "PEM file with the private key of `tls_certificate`.")
     doors_without_tls: bool = setting(
         False, "Whether doors may bind addresses beyond this machine without TLS, as behind a proxy that encrypts."

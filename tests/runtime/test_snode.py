@@ -129,7 +129,7 @@ def test_a_snode_computes_and_another_takes_over_when_it_is_killed_or_frozen(con
 
 def lose_jvm(snode: Job, context: Context) -> None:
     """Kill the JVM of an snode while it evaluates a query, whose client is told so."""
-    endpoint = endpoint_of(heartbeat(context, epoch(context)))
+    endpoint = endpoint_of(heartbeat(context, epoch(context)), context)
     count = {"sql": "SELECT count(*) FROM meters", "dialect": "tdengine", "database": "db"}
 
     def is_running() -> bool:

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import NotFoundError
-from headrace.model.snodes import Heartbeat
 from headrace.model.spans import Span
 from headrace.runtime.credentials import Identity
 from headrace.runtime.http import Guard, Health, StatementResult, create_app
 from headrace.runtime.http_server import Endpoint
+from headrace.runtime.snode_client import SnodeEndpoint
 from headrace.service.remote import query_snode
 
 TOKEN = "opens everything"
@@ -32,13 +32,13 @@ def run_sql(sql: str, *_: object, **__: object) -> StatementResult:
 
 
 @pytest.fixture
-def snode() -> Iterator[Heartbeat]:
+def snode() -> Iterator[SnodeEndpoint]:
     """Return an snode's heartbeat, with its endpoint running."""
     served: Endpoint
     app = create_app(Guard(TOKEN, "", lambda: Identity(EPOCH, served.address)), run_sql, lambda: HEALTHY, str)
     served = Endpoint(app)
     served.start()
-    yield Heartbeat("default", EPOCH, 0, served.address, TOKEN)
+    yield SnodeEndpoint("default", EPOCH, served.address, TOKEN)
     served.stop()
 
 
@@ -77,13 +77,13 @@ def impostor() -> Iterator[str]:
     server.server_close()
 
 
-def test_a_genuine_snode_answers(snode: Heartbeat) -> None:
+def test_a_genuine_snode_answers(snode: SnodeEndpoint) -> None:
     result = query_snode(snode, "rows", "tdengine", None)
     assert result is not None
     assert list(result.tuples()) == [(1,)]
 
 
-def test_an_error_keeps_its_class_hint_and_span(snode: Heartbeat) -> None:
+def test_an_error_keeps_its_class_hint_and_span(snode: SnodeEndpoint) -> None:
     with pytest.raises(NotFoundError) as refused:
         query_snode(snode, "missing", "tdengine", None)
     error = refused.value
@@ -99,20 +99,22 @@ def test_an_error_keeps_its_class_hint_and_span(snode: Heartbeat) -> None:
 
 
 @pytest.mark.parametrize("relays", [False, True])
-def test_an_impostor_at_a_stale_address_learns_neither_token_nor_statement(snode: Heartbeat, impostor: str, relays: bool) -> None:
+def test_an_impostor_at_a_stale_address_learns_neither_token_nor_statement(
+    snode: SnodeEndpoint, impostor: str, relays: bool
+) -> None:
     Recorder.relay = str(snode.address) if relays else ""
-    stale = Heartbeat("default", EPOCH, 0, impostor, TOKEN)
+    stale = SnodeEndpoint("default", EPOCH, impostor, TOKEN)
     assert query_snode(stale, "select secret", "tdengine", None) is None
     assert Recorder.heard
     assert not any(word in text for text in Recorder.heard for word in (TOKEN, "Bearer", "secret"))
 
 
-def test_an_snode_of_another_epoch_is_not_asked(snode: Heartbeat) -> None:
-    assert query_snode(Heartbeat("default", EPOCH + 1, 0, snode.address, TOKEN), "rows", "tdengine", None) is None
+def test_an_snode_of_another_epoch_is_not_asked(snode: SnodeEndpoint) -> None:
+    assert query_snode(SnodeEndpoint("default", EPOCH + 1, snode.address, TOKEN), "rows", "tdengine", None) is None
 
 
 def test_an_snode_that_cannot_be_reached_leaves_the_query_to_the_client() -> None:
-    nobody = Heartbeat("default", EPOCH, 0, "http://127.0.0.1:9", TOKEN)
+    nobody = SnodeEndpoint("default", EPOCH, "http://127.0.0.1:9", TOKEN)
     assert query_snode(nobody, "rows", "tdengine", None) is None
-    unknown = Heartbeat("default", EPOCH, 0, "http://no-such-host.invalid:80", TOKEN)
+    unknown = SnodeEndpoint("default", EPOCH, "http://no-such-host.invalid:80", TOKEN)
     assert query_snode(unknown, "rows", "tdengine", None) is None

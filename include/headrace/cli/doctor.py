@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,8 @@ from headrace.cli.console import err, out
 from headrace.cli.doctor_airflow import SYSTEM_CHECKS
 from headrace.errors import ConfigurationError, Error
 from headrace.jobs.registry import kinds
+from headrace.runtime.listening import check_endpoint, endpoint_context, is_loopback
+from headrace.runtime.tls import server_context
 from headrace.settings import Settings, load
 from headrace.storage.spark.jars import cache_directory, spark_jars
 from headrace.storage.spark.java import check_java
@@ -125,6 +128,37 @@ def check_code_hosts(settings: Settings) -> str:
     return f"limited; {'; '.join(WITHOUT[guard] for guard in missing)}" if missing else f"confined by {' and '.join(WITHOUT)}"
 
 
+def check_listening(settings: Settings) -> str:
+    """Return who reaches the servers of an snode, and whether they encrypt.
+
+    Raises:
+        ConfigurationError: One would be open to other machines in clear unasked, or the certificate cannot be used.
+    """
+    from headrace.doors.options import NAMES, door_options
+
+    check_endpoint(settings)
+    has_certificate = server_context(settings.tls_certificate, settings.tls_key) is not None
+    encrypts = {"HTTP endpoint": (settings.http_host, endpoint_context(settings) is not None)}
+    for options in filter(None, (door_options(settings, name) for name in NAMES)):
+        encrypts["doors"] = (options.host, options.uses_tls)
+    states = (
+        f"{name} {'of this machine' if is_loopback(host) else 'open to others'} {'with TLS' if has_tls else 'in clear'}"
+        for name, (host, has_tls) in encrypts.items()
+    )
+    expiry = f"; the certificate is valid until {expiry_of(settings.tls_certificate):%Y-%m-%d}" if has_certificate else ""
+    return ", ".join(states) + expiry
+
+
+def expiry_of(path: str) -> datetime:
+    """Return until when a certificate is valid; raise `ConfigurationError` if that is over."""
+    from cryptography.x509 import load_pem_x509_certificate
+
+    expiry = load_pem_x509_certificate(Path(path).read_bytes()).not_valid_after_utc
+    if expiry < datetime.now(UTC):
+        raise ConfigurationError(f"certificate {path} has expired at {expiry:%Y-%m-%d}", hint="renew it; snodes read it again")
+    return expiry
+
+
 CHECKS: Final[dict[str, Callable[[Settings], str]]] = {
     "Java": lambda _: check_java(),
     "memory": check_memory,
@@ -135,6 +169,7 @@ CHECKS: Final[dict[str, Callable[[Settings], str]]] = {
     "Spark's jars": lambda settings: f"{len(spark_jars(s3=settings.is_on_object_store))} jars in {cache_directory()}",
     "class archive": check_class_archive,
     "user code": check_code_hosts,
+    "servers": check_listening,
     **SYSTEM_CHECKS,
 }
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ConfigurationError
-from headrace.runtime.listening import is_loopback
+from headrace.runtime.listening import check_certificate, is_loopback
 
 if TYPE_CHECKING:
     from headrace.settings import Settings
@@ -48,10 +48,7 @@ def door_options(settings: Settings, name: str) -> DoorOptions | None:
         raise ConfigurationError(f"there is no door {unknown!r}", hint=f"HEADRACE_DOORS takes {', '.join(NAMES)}")
     if name not in names:
         return None
-    if bool(settings.tls_certificate) != bool(settings.tls_key):
-        raise ConfigurationError(
-            "TLS needs a certificate and its key", hint="set both HEADRACE_TLS_CERTIFICATE and HEADRACE_TLS_KEY, or neither"
-        )
+    check_certificate(settings)
     options = DoorOptions(settings.door_host, getattr(settings, f"{name}_port"), settings.tls_certificate, settings.tls_key)
     if not (options.uses_tls or settings.doors_without_tls or is_loopback(options.host)):
         raise ConfigurationError(

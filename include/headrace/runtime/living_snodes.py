@@ -22,6 +22,11 @@ def living_snodes(context: Context) -> Iterator[Heartbeat]:
                 yield heartbeat
 
 
-def endpoint_of(snode: Heartbeat) -> SnodeEndpoint:
+def endpoint_of(snode: Heartbeat, context: Context) -> SnodeEndpoint:
     """Return where a living snode serves requests."""
-    return SnodeEndpoint(snode.snode, snode.epoch, str(snode.address), str(snode.token))
+    return SnodeEndpoint(snode.snode, snode.epoch, str(snode.address), str(snode.token), context.settings.tls_certificate)
+
+
+def living_endpoints(context: Context) -> Iterator[SnodeEndpoint]:
+    """Yield where the living snodes serve requests, in the order in which to ask them for rows."""
+    return (endpoint_of(snode, context) for snode in living_snodes(context))

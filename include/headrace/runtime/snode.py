@@ -34,7 +34,7 @@ from headrace.runtime.epochs import newest_target_epoch, record_raised
 from headrace.runtime.http import Guard, Health, SqlService, create_app
 from headrace.runtime.http_server import Endpoint
 from headrace.runtime.lease import LeaseKeeper, acquire, holder_name
-from headrace.runtime.listening import check_endpoint
+from headrace.runtime.listening import check_endpoint, endpoint_context
 from headrace.runtime.metrics import Histogram, SnodeMetrics, render_metrics, slow_batches
 from headrace.runtime.openlineage.job_runs import JobRuns
 from headrace.runtime.reconciliation import INTERVAL_S, Reconciler
@@ -213,7 +213,8 @@ class Snode:
             self._run_sql.vouch,
         )
         port = port_of(self._name, self._context.catalog.members.all(), settings.http_port)
-        endpoint = Endpoint(app, port, settings.http_host, settings.http_advertise, trusted_proxies=settings.trusted_proxies)
+        tls, proxies = endpoint_context(settings), settings.trusted_proxies
+        endpoint = Endpoint(app, port, settings.http_host, settings.http_advertise, tls=tls, trusted_proxies=proxies)
         endpoint.start()
         keeper.publish(endpoint.address)
         self._publish_endpoint(keeper.lease)
@@ -226,7 +227,8 @@ class Snode:
 
     def _publish_endpoint(self, lease: Lease) -> None:
         """Write the address to a file of the home, from which the command line reads it faster than from the catalog."""
-        settings, endpoint = self._context.settings, SnodeEndpoint(self._name, lease.epoch, lease.address or "", self._token)
+        settings = self._context.settings
+        endpoint = SnodeEndpoint(self._name, lease.epoch, lease.address or "", self._token, settings.tls_certificate)
         if endpoint == self._published:
             return
         try:

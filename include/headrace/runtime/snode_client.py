@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
@@ -29,12 +30,16 @@ PROOF_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class SnodeEndpoint:
-    """Where a live snode serves statements, and the token that opens it."""
+    """Where a live snode serves statements, and the token that opens it.
+
+    `trusted` is a PEM file with certificates to trust beside those of the system, empty for none.
+    """
 
     snode: str
     epoch: int
     address: str
     token: str = field(repr=False)
+    trusted: str = ""
 
     @property
     def identity(self) -> Identity:
@@ -95,7 +100,7 @@ def post(
     Raises:
         Error: The snode raised it; `OperationalError` if it died before it responded, or took longer than `timeout_s`.
     """
-    connection = HTTPConnection(urlsplit(endpoint.address).netloc, timeout=CONNECT_SECONDS)
+    connection = connect(endpoint)
     try:
         if not is_genuine(connection, endpoint):
             return None
@@ -113,6 +118,21 @@ def post(
     if response.status != 200:
         raise rebuild_error(content)
     return response.headers.get_content_type(), content
+
+
+def connect(endpoint: SnodeEndpoint) -> HTTPConnection:
+    """Return a connection to an snode, which is opened by the first request. TLS verifies the certificate and the host."""
+    address = urlsplit(endpoint.address)
+    if address.scheme != "https":
+        return HTTPConnection(address.netloc, timeout=CONNECT_SECONDS)
+    import ssl
+    from http.client import HTTPSConnection
+
+    context = ssl.create_default_context()
+    if endpoint.trusted:
+        with suppress(OSError):  # is another machine's file, or gone: the system's certificates have to do
+            context.load_verify_locations(endpoint.trusted)
+    return HTTPSConnection(address.netloc, timeout=PROOF_SECONDS, context=context)
 
 
 def is_genuine(connection: HTTPConnection, endpoint: SnodeEndpoint) -> bool:

@@ -89,7 +89,7 @@ def ask(context: Context, snode: Heartbeat, body: dict[str, Any]) -> bytes | Non
         Error: The trigger failed.
     """
     try:
-        response = post(endpoint_of(snode), TRIGGERS_PATH, body, JSON, call_timeout(context))
+        response = post(endpoint_of(snode, context), TRIGGERS_PATH, body, JSON, call_timeout(context))
     except OperationalError as error:
         if error.code != OperationalError.code:
             raise

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from headrace.context import Context
-from headrace.model.snodes import Heartbeat
-from headrace.runtime.living_snodes import endpoint_of, living_snodes
-from headrace.runtime.snode_client import ARROW, send_statement
+from headrace.runtime.living_snodes import living_endpoints
+from headrace.runtime.snode_client import ARROW, SnodeEndpoint, send_statement
 from headrace.service.results import Result
 
 
@@ -17,11 +16,11 @@ def query_living_snode(context: Context, text: str, dialect: str, database: str 
     is_snode = context.call_in_snode is None  # it may have no Spark yet, and would ask itself
     if is_snode or getattr(context.spark, "started", True):
         return None
-    results = (query_snode(snode, text, dialect, database, user) for snode in living_snodes(context))
+    results = (query_snode(snode, text, dialect, database, user) for snode in living_endpoints(context))
     return next((result for result in results if result is not None), None)
 
 
-def query_snode(snode: Heartbeat, text: str, dialect: str, database: str | None, user: str | None = None) -> Result | None:
+def query_snode(snode: SnodeEndpoint, text: str, dialect: str, database: str | None, user: str | None = None) -> Result | None:
     """Have the snode run a query.
 
     None if it cannot be reached from here, or if the process at its address is not the snode that the catalog names.
@@ -29,7 +28,8 @@ def query_snode(snode: Heartbeat, text: str, dialect: str, database: str | None,
     Raises:
         Error: The snode raised it; `OperationalError` if it died before it responded.
     """
-    response = send_statement(endpoint_of(snode), {"sql": text, "dialect": dialect, "database": database, "user": user}, ARROW)
+    body = {"sql": text, "dialect": dialect, "database": database, "user": user}
+    response = send_statement(snode, body, ARROW)
     if response is None:
         return None
     import pyarrow as pa

@@ -93,7 +93,7 @@ class Worksheet:
         """
         rights = self._access.statement_rights(user, changes=False)
         body = {"label": label, "user": rights.principal.name}
-        answers = [post(endpoint_of(snode), "/sql/cancel", body, JSON, ANSWER_S) for snode in self._snodes(rights)]
+        answers = [post(endpoint_of(snode, self._context()), "/sql/cancel", body, JSON, ANSWER_S) for snode in self._snodes(rights)]
         return any(b"true" in content for _, content in filter(None, answers))
 
     def is_ready(self, user: Any) -> bool:
@@ -143,7 +143,7 @@ class Worksheet:
             "label": statement.label,
             "max_rows": max_rows,
         }
-        answers = (post(endpoint_of(snode), "/sql", body, JSON, timeout_s) for snode in self._snodes(rights))
+        answers = (post(endpoint_of(snode, self._context()), "/sql", body, JSON, timeout_s) for snode in self._snodes(rights))
         answer = next((one for one in answers if one is not None), None)
         if answer is None:
             raise OperationalError("no snode is alive to run the statement", hint=AWAY)

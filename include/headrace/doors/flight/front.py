@@ -23,10 +23,10 @@ from headrace.doors.flight.messages import RefusedError
 from headrace.doors.flight.requests import NotFlightError, Requests
 from headrace.doors.options import DoorOptions
 from headrace.doors.sockets import allow_files, peer_name
-from headrace.doors.tls import server_context
 from headrace.errors import LimitError, OperationalError
 from headrace.runtime.budget import Budget
 from headrace.runtime.http_server import bind
+from headrace.runtime.tls import server_context
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class Front:
         Raises:
             ConfigurationError: The port cannot be bound, or the certificate cannot be read.
         """
-        self._tls = server_context(self._options, [ALPN])
+        self._tls = server_context(self._options.certificate, self._options.key, [ALPN])
         self._socket = bind(self._options.host, self._options.port, SETTING, BACKLOG)
         allow_files(self._max_connections * FILES_PER_CONNECTION)
         self._thread.start()

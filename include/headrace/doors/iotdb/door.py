@@ -22,11 +22,11 @@ from headrace.doors.iotdb.transfer_memory import RequestMemory
 from headrace.doors.iotdb.wire import MalformedCallError, read_call
 from headrace.doors.options import DoorOptions, door_options
 from headrace.doors.sockets import allow_files, peer_name
-from headrace.doors.tls import server_context
 from headrace.model.connections import Origin
 from headrace.runtime.budget import Budget
 from headrace.runtime.http import MAX_LOGINS
 from headrace.runtime.http_server import bind
+from headrace.runtime.tls import server_context
 
 if TYPE_CHECKING:
     from headrace.runtime.door import Door
@@ -89,7 +89,7 @@ class IotdbDoor:
         Raises:
             ConfigurationError: The port cannot be bound, or the certificate cannot be read.
         """
-        self._tls = server_context(self._options)
+        self._tls = server_context(self._options.certificate, self._options.key)
         self._socket = bind(self._options.host, self._options.port, "HEADRACE_IOTDB_PORT", BACKLOG)
         allow_files(self._max_connections)
         self._thread.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.doors.options import DoorOptions, door_options
-from headrace.doors.tls import server_context
+from headrace.runtime.tls import server_context
 
 if TYPE_CHECKING:
     from headrace.doors.gate import Gate
@@ -51,7 +51,7 @@ class TDengineDoor:
             app,
             options.port,
             options.host,
-            tls=server_context(options),
+            tls=server_context(options.certificate, options.key),
             max_connections=settings.door_connections,
             setting="HEADRACE_TDENGINE_PORT",
             trusted_proxies=settings.trusted_proxies,

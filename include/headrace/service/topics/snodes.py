@@ -12,7 +12,7 @@ from headrace.model.access import Privilege
 from headrace.model.statements import CreateSnode, DropSnode, KillConnection, KillQuery
 from headrace.model.tree_statements import KillQueries
 from headrace.model.tree_status import TreeStatus
-from headrace.runtime.living_snodes import living_snodes
+from headrace.runtime.living_snodes import living_endpoints
 from headrace.service.remote import query_snode
 from headrace.service.results import BIGINT, BOOL, DOUBLE, INSTANT, INT, STRING, CatalogRows, Result, Type
 from headrace.service.rights import Action, on_catalog
@@ -20,8 +20,8 @@ from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.sql import to_sql
 
 if TYPE_CHECKING:
-    from headrace.model.snodes import Heartbeat
     from headrace.queries.running import RunningQuery
+    from headrace.runtime.snode_client import SnodeEndpoint
 
 COLUMNS: Final[dict[str, Type]] = {
     "kill_id": STRING,
@@ -127,7 +127,7 @@ def kill(id: str, session: SessionState) -> bool:
     """End a query; return False if no snode runs it."""
     if session.queries is not None:
         return session.queries.kill(id)
-    return any(is_ended_by(snode, KillQuery(id)) for snode in living_snodes(session.context))
+    return any(is_ended_by(snode, KillQuery(id)) for snode in living_endpoints(session.context))
 
 
 def running_ids(session: SessionState) -> list[str]:
@@ -159,7 +159,7 @@ def running_rows(session: SessionState) -> list[tuple[Any, ...]]:
     if session.queries is not None:
         now = session.context.clock.now()
         return visible([query_row(query, now) for query in session.queries.all()], COLUMNS, session)
-    results = [query_snode(snode, "SHOW QUERIES", "tdengine", None) for snode in living_snodes(session.context)]
+    results = [query_snode(snode, "SHOW QUERIES", "tdengine", None) for snode in living_endpoints(session.context)]
     rows = [row for result in results if result is not None for row in integer_times(result, COLUMNS)]
     return visible(rows, COLUMNS, session)
 
@@ -193,7 +193,7 @@ def integer_times(result: Result, columns: Mapping[str, Type]) -> list[tuple[Any
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def is_ended_by(snode: Heartbeat, statement: KillQuery | KillConnection) -> bool:
+def is_ended_by(snode: SnodeEndpoint, statement: KillQuery | KillConnection) -> bool:
     try:
         return query_snode(snode, to_sql(statement), "tdengine", None) is not None
     except NotFoundError:
@@ -205,7 +205,7 @@ def list_connections() -> Stage:
 
     def apply(session: SessionState) -> Result:
         if session.queries is None:
-            results = [query_snode(snode, "SHOW CONNECTIONS", "tdengine", None) for snode in living_snodes(session.context)]
+            results = [query_snode(snode, "SHOW CONNECTIONS", "tdengine", None) for snode in living_endpoints(session.context)]
             rows = [row for result in results if result is not None for row in integer_times(result, CONNECTION_COLUMNS)]
         else:
             pid = os.getpid()
@@ -224,7 +224,7 @@ def plan_kill_connection(statement: KillConnection, _: PlanningContext) -> list[
         if session.queries is not None:
             ended = session.context.connections.kill(id)
         else:
-            ended = any(is_ended_by(snode, statement) for snode in living_snodes(session.context))
+            ended = any(is_ended_by(snode, statement) for snode in living_endpoints(session.context))
         if not ended:
             raise NotFoundError(f"there is no connection {id}", hint="SHOW CONNECTIONS lists them")
 
