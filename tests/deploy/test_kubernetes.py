@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from headrace.egress import METADATA
 from headrace.model.spark_options import parse_spark_options
 from headrace.runtime.dag_ids import BACKFILL_POOL, SPARK_CONNECTION
 from headrace.runtime.http import Guard, Health, create_app
@@ -217,7 +218,8 @@ def test_pods_are_reached_by_those_of_the_namespace_and_reach_no_metadata_of_clo
         for peer in rule.get("to", ())
         for cidr in peer.get("ipBlock", {}).get("except", ())
     ]
-    for address in map(ip_address, ("169.254.169.254", "169.254.170.2", "fd00:ec2::254", "fe80::1")):
+    links = map(ip_address, ("169.254.169.254", "169.254.170.2", "fe80::1"))
+    for address in (*links, *METADATA):
         assert any(address in block for block in blocks)
         assert any(address in block for block in closed), address
     assert all(rule.get("to") or {port["port"] for port in rule["ports"]} == {53} for rule in outbound["egress"])
