@@ -38,7 +38,7 @@ conformance: setup ## Compare all recorded answers in all ways; the tests draw s
 campaign-cases: setup ## Run tests with all of their cases, of which each other run draws some (ARGS="tests/service -k INTO")
 	HEADRACE_DRAW=all bin/run-tests $(or $(ARGS),tests/service tests/runtime tests/types)
 
-campaign-combinations: setup ## Play streams, continuous queries and pipes with all triples of values of their dimensions, judged by VERIFY and evaluators (VALUES=2 for pairs, PART=1/20 and SEED=1 for streams)
+campaign-combinations: setup ## Play streams, continuous queries and pipes with all triples of values of their dimensions, judged by VERIFY and evaluators (VALUES=2 for pairs, PART=1/20 and SEED=1 for streams and continuous queries)
 	HEADRACE_COMBINATIONS=$(or $(VALUES),3) HEADRACE_COMBINATIONS_PART=$(or $(PART),1/1) HEADRACE_COMBINATIONS_SEED=$(or $(SEED),0) bin/run-tests -v $(or $(ARGS),tests/combinations/test_*_combinations.py)
 
 campaign-statements: setup ## Execute random statements of both dialects, of which none may fail by accident (STATEMENTS=100000 SEED=1)

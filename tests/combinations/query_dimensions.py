@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from tests.combinations.covering import Combination, Rule
@@ -31,12 +30,6 @@ DIMENSIONS: Final = {
 }
 """`items` are expressions of the SELECT; `source` are devices: one, a group, or all. `nodes` are `${2}.${3}`, ALIGN BY DEVICE."""
 
-NEAR: Final[Mapping[str, tuple[str, ...]]] = {
-    "window": ("rows", "total", "tumbling", "sliding", "gaps"),
-    "level": ("none",),
-    "fill": ("none",),
-}
-"""Values whose queries are evaluated without Spark."""
 TIMED: Final = ("tumbling", "sliding", "gaps", "ranged")
 BY_ROWS: Final = ("session", "count", "variation")
 NUMERIC: Final = ("sum", "avg", "extreme", "stddev")
@@ -110,11 +103,6 @@ RULES: Final = (
     Rule(lambda c: has(c, aggregate=NUMERIC, type=("BOOLEAN", "TEXT")), "only support numeric data types"),
     Rule(lambda c: has(c, aggregate=ORDERED, type=("BOOLEAN", "TEXT")), "only support"),
 )
-
-
-def is_near(combination: Combination) -> bool:
-    """Return whether a query is evaluated without Spark."""
-    return not has(combination, scale="months", window="sliding")
 
 
 def is_played(combination: Combination) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tests.combinations.covering import Combination
@@ -245,7 +245,7 @@ class Play:
             return
         # The rows of devices follow each other, so that FILL continues from one to the next.
         parts = [(device, self.query([device])) for device in self.devices]
-        unfilled = [(device, query.evaluate(self.series(), start, end)) for device, query in parts]
+        unfilled = [(device, replace(query, fill="none").evaluate(self.series(), start, end)) for device, query in parts]
         whole = [row for _, result in unfilled for row in result]
         filled = iter(list(parts[0][1].filled(whole)))
         for (device, query), (_, result) in zip(parts, unfilled, strict=True):

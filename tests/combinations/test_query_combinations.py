@@ -1,6 +1,7 @@
 """Every few values of a continuous query's dimensions together: played to the end, and judged by VERIFY and an evaluator of rows.
 
-HEADRACE_COMBINATIONS is how many values are covered together. Without it, these are pairs of what is evaluated without Spark.
+HEADRACE_COMBINATIONS is how many values are covered together; without it, all pairs are. HEADRACE_COMBINATIONS_PART=3/20 plays the
+third of 20 parts, and HEADRACE_COMBINATIONS_SEED=7 other combinations. None of them needs Spark.
 """
 
 from __future__ import annotations
@@ -9,29 +10,31 @@ import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 import headrace
-from tests.combinations.covering import Combination, covering, refused
-from tests.combinations.query_dimensions import DIMENSIONS, NEAR, RULES, is_expressible, is_near, is_played
+from headrace.errors import OperationalError
+from headrace.storage.spark import session
+from tests.combinations.covering import covering, refused
+from tests.combinations.query_dimensions import DIMENSIONS, RULES, is_expressible, is_played
 from tests.combinations.query_playing import SCALES, Play
 from tests.combinations.query_running import Home
 from tests.combinations.refusing import refusal
 
-STRENGTH = int(os.environ.get("HEADRACE_COMBINATIONS", "0"))
-ON_SPARK = bool(STRENGTH)
+STRENGTH = int(os.environ.get("HEADRACE_COMBINATIONS", "2"))
+SEED = int(os.environ.get("HEADRACE_COMBINATIONS_SEED", "0"))
+PART, PARTS = map(int, os.environ.get("HEADRACE_COMBINATIONS_PART", "1/1").split("/"))
 PLAYS_PER_HOME = 100
-
-
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")] if ON_SPARK else []
 
 
 def homes() -> dict[str, list[Play]]:
     """Return the plays of each home: those that share a clock, a zone and restarts."""
     plays = defaultdict[str, list[Play]](list)
-    dimensions = DIMENSIONS if ON_SPARK else {**DIMENSIONS, **NEAR}
-    for number, combination in enumerate(covering(dimensions, STRENGTH or 2, is_chosen)):
+    for number, combination in enumerate(covering(DIMENSIONS, STRENGTH, is_played, SEED)):
+        if number % PARTS != PART - 1:
+            continue
         plays[f"{combination['scale']} {combination['zone']} {combination['stop']}"].append(Play(combination, f"{number}"))
     return {
         f"{name} {first}": some[first : first + PLAYS_PER_HOME]
@@ -40,16 +43,17 @@ def homes() -> dict[str, list[Play]]:
     }
 
 
-def is_chosen(combination: Combination) -> bool:
-    return is_played(combination) and (ON_SPARK or is_near(combination))
-
-
 HOMES: Mapping[str, Sequence[Play]] = homes()
+
+
+def refuse_spark(*_: object, **__: object) -> NoReturn:
+    raise OperationalError("a query needs Spark")
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", HOMES)
-def test_a_continuous_query_writes_what_the_evaluator_computes(name: str, tmp_path: Path) -> None:
+def test_a_continuous_query_writes_what_the_evaluator_computes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "start_session", refuse_spark)
     home = Home(tmp_path, list(HOMES[name]))
     try:
         home.play()
