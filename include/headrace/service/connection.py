@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from headrace.service.stage import Stage
     from headrace.verify import VerificationResult
 
 apilevel = "2.0"
@@ -100,6 +102,23 @@ class Connection:
         session, name = self.session, parse_name(request.into)
         stages = partial(plan_load, session, request, progress)
         return session.apply(f"LOAD into {request.into}", load_rights(session, request), stages, (name,))
+
+    def check_load(self, into: str) -> None:
+        """Do as `load` does before it reads files.
+
+        Raises:
+            PermissionDeniedError: The user may not write there.
+            NotFoundError: There is no such table.
+        """
+        from headrace.service.topics.loads import load_rights, plan_load
+
+        self._open()
+        request, session = LoadRequest((), into), self.session
+
+        def stages() -> list[Stage]:
+            return [replace(stage, apply=lambda _: None) for stage in plan_load(session, request)]
+
+        session.apply(f"LOAD into {into}", load_rights(session, request), stages, (parse_name(into),))
 
     def append(self, data: object, into: str, *, subtable: str | None = None, device: str | None = None) -> int:
         """Write rows that the program holds into a table or a tree: all of them, or none. Columns are matched by name.

@@ -21,6 +21,7 @@ from headrace.doors.flight import FlightDoor, front
 from headrace.doors.gate import Gate
 from headrace.doors.options import DoorOptions
 from headrace.runtime.flight_sql import encode_command
+from headrace.service import appending
 from tests.doors.flight.conftest import PASSWORD
 from tests.support.certificates import make_certificate
 from tests.support.waiting import wait_until
@@ -39,7 +40,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[psutil.Pr
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        yield psutil.Process(process.pid), json.loads(process.stdout.readline())["flight"]
+        address = json.loads(process.stdout.readline())["flight"]
+        with headrace.connect(f"grpc://{address}", user="root", password=PASSWORD) as connection:
+            connection.execute("CREATE DATABASE power")
+            connection.execute("CREATE TABLE power.meters (ts TIMESTAMP, v BIGINT)")
+        yield psutil.Process(process.pid), address
     finally:
         process.kill()
         process.wait()
@@ -110,6 +115,19 @@ def test_texts_count_wherever_they_are_repeated(door: FlightDoor, monkeypatch: p
     for values in (repeated, views, pa.nulls(60_000)):
         with pytest.raises(flight.FlightServerError, match="sent at once"):
             send(door.address, pa.RecordBatch.from_arrays([values], ["v"]))
+
+
+def test_rows_are_received_from_users_who_may_write_them(door: FlightDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+    with headrace.connect(f"grpc://{door.address}", user="root", password=PASSWORD, dialect="iotdb") as root:
+        root.execute("CREATE USER nobo 'secret12'")
+    monkeypatch.setattr(appending, "open_batches", lambda _: pytest.fail("rows were read"))
+    rows = pa.table({"v": [1.0]})
+    with headrace.connect(f"grpc://{door.address}", user="nobo", password="secret12") as nobody:
+        for table in ("power.meters", "power.nowhere", "root.plant"):
+            with pytest.raises(headrace.PermissionDeniedError):
+                nobody.append(rows, table)
+    with headrace.connect(f"grpc://{door.address}", user="root", password=PASSWORD) as root, pytest.raises(headrace.NotFoundError):
+        root.append(rows, "power.nowhere")
 
 
 def test_rows_of_a_client_that_goes_are_not_written(door: FlightDoor) -> None:

@@ -242,4 +242,7 @@ def ingest(connection: DoorConnection, command: Any, reader: pa.RecordBatchReade
     with connection.lock, limits.received(connection.user, reader) as rows:
         connection.check()
         connection.sql = f"append to {table}"
-        return Connection(connection.session).append(rows, table)
+        opened = Connection(connection.session)
+        # Before rows are received, for which there may be gigabytes of files.
+        opened.check_load(table)
+        return opened.append(rows, table)
