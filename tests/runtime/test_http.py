@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -357,6 +358,15 @@ def test_clients_that_do_not_read_are_cut_off(endpoint: Endpoint, monkeypatch: p
     with send_head(endpoint, head):
         wait_until(lambda: connections, "the connection")
         wait_until(lambda: not connections, "its end")
+
+
+def test_a_client_that_goes_within_a_body_leaves_no_trace(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
+    connections = endpoint._server.server_state.connections
+    head = "POST /sql HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\nContent-Length: 100\r\n\r\nhalf"
+    with send_head(endpoint, head):
+        wait_until(lambda: connections, "the connection")
+    wait_until(lambda: not connections and not endpoint._server.server_state.tasks, "the end of the request")
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_connections_beyond_the_limit_take_the_place_of_idle_ones() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 import anyio
 from anyio.to_thread import run_sync
+from starlette.requests import ClientDisconnect
 
 from headrace.errors import DataError, LimitError, OperationalError
 from headrace.runtime.budget import Budget
@@ -77,6 +78,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
         TooLargeError: It is larger than `max_bytes`.
         TooSlowError: It takes too long to arrive.
         DataError: It is compressed otherwise than by gzip, or damaged.
+        OperationalError: The client is gone.
     """
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > max_bytes:
@@ -94,10 +96,13 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
 async def received(request: Request, max_bytes: int) -> bytes:
     """Return the bytes of a body as they were sent."""
     body = bytearray()
-    async for part in request.stream():
-        if len(body) + len(part) > max_bytes:
-            raise too_large(max_bytes)
-        body += part
+    try:
+        async for part in request.stream():
+            if len(body) + len(part) > max_bytes:
+                raise too_large(max_bytes)
+            body += part
+    except ClientDisconnect:
+        raise OperationalError("the client has ended the connection", hint="send the whole body") from None
     return bytes(body)
 
 
