@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow.flight as flight
@@ -15,9 +19,12 @@ import headrace
 from headrace.catalog import Catalog, audit
 from headrace.context import Context
 from headrace.doors.flight import FlightDoor
-from headrace.doors.gate import Gate
+from headrace.doors.flight import logins as logins_of_flight
+from headrace.doors.flight.logins import Logins, TooManyLoginsError
+from headrace.doors.gate import DoorConnection, Gate
 from headrace.doors.options import DoorOptions
 from headrace.errors import AuthenticationError, ConfigurationError
+from headrace.model.access import Principal
 from headrace.model.addresses import client_address, parse_networks
 from headrace.model.connections import Origin
 from headrace.runtime import authentication, passwords
@@ -198,6 +205,33 @@ def test_flight_knows_the_address_of_the_connection(context: Context, proxies: s
         assert entry.address.rpartition(":")[0] == f"flight {expected}"
     finally:
         door.stop()
+
+
+def test_few_calls_of_flight_wait_for_the_check_of_a_password(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logins_of_flight, "MAX_CHECKS", 8)
+    entered, leave = threading.Semaphore(0), threading.Event()
+
+    def slowly(*arguments: Any) -> Principal:
+        entered.release()
+        leave.wait()
+        return authenticator(context)(*arguments)
+
+    logins = Logins(Gate(context, slowly))
+    basic = {"authorization": ["Basic " + base64.b64encode(b"vera:secret12").decode()]}
+
+    def enter(host: str) -> DoorConnection:
+        return logins.enter(logins.begin(basic, is_handshake=False), f"{host}:1", "")
+
+    with ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(enter, host) for host in ("192.0.2.1", "192.0.2.1", "192.0.2.2")]
+        for _ in waiting:
+            entered.acquire()
+        with pytest.raises(TooManyLoginsError):
+            enter("192.0.2.1")
+        leave.set()
+        assert {one.result().user for one in waiting} == {"vera"}
+    assert enter("192.0.2.1").user == "vera"
+    logins.close_all()
 
 
 def test_a_handshake_in_a_pause_is_decided_by_the_next_call(context: Context) -> None:

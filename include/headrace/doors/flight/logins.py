@@ -16,9 +16,10 @@ from typing import Any, Final
 import pyarrow.flight as flight
 
 from headrace.doors.gate import DoorConnection, Gate
-from headrace.errors import AuthenticationError, Error
+from headrace.errors import AuthenticationError, Error, OperationalError
 from headrace.model.addresses import client_address, parse_networks
 from headrace.model.connections import Origin
+from headrace.runtime.budget import Budget
 from headrace.runtime.passwords import LoginPausedError
 from headrace.sql import check_dialect
 
@@ -27,7 +28,13 @@ IDLE_S: Final = 3600.0
 """A connection that is not used for so long is closed: Flight does not say when a client is gone."""
 MAX_WAITING: Final = 1_000
 """Handshakes whose password has yet to be looked at; of more, the oldest are forgotten."""
+MAX_CHECKS: Final = 256
+"""Calls that wait for the check of a password, each with a thread of Arrow's; a quarter of them from one host."""
 Headers = Mapping[str, Sequence[str]]
+
+
+class TooManyLoginsError(OperationalError, code=OperationalError.code):
+    """As many passwords wait for their check as may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,7 @@ class Logins:
         self._proxies = parse_networks(gate.context.settings.trusted_proxies)
         self._lock = threading.Lock()
         self._secret = secrets.token_bytes(32)
+        self._checks = Budget(MAX_CHECKS, MAX_CHECKS // 4)
         self._by_token: OrderedDict[str, Login] = OrderedDict()
         self._by_header: dict[str, str] = {}
 
@@ -87,7 +95,7 @@ class Logins:
             digest = self._digest(value, headers)
             login = self._by_token.get(self._by_header.get(digest, "")) or self._greet(value, headers, digest)
             if is_handshake and login.connection is None:
-                with suppress(LoginPausedError):
+                with suppress(LoginPausedError, TooManyLoginsError):
                     self._open(login, Origin(DOOR))
                 self._keep(login)
         if login is None:
@@ -100,6 +108,7 @@ class Logins:
 
         Raises:
             AuthenticationError: The password is wrong, or another one by now, or the user is gone.
+            TooManyLoginsError: Too many clients log in.
         """
         origin = Origin(DOOR, client_address(address, forwarded, self._proxies))
         with login.lock:
@@ -146,8 +155,9 @@ class Logins:
         return Login(secrets.token_urlsafe(32), time.monotonic(), Greeting(user, password, dialect, database, digest))
 
     def _open(self, login: Login, origin: Origin) -> None:
-        greeting = login.greeting
-        login.connection = self._gate.open(origin, greeting.user, greeting.password, greeting.dialect, greeting.database)
+        greeting, error = login.greeting, TooManyLoginsError("too many clients log in", hint="try again later")
+        with self._checks.at_once(origin.host, 1, error):
+            login.connection = self._gate.open(origin, greeting.user, greeting.password, greeting.dialect, greeting.database)
         login.greeting = replace(greeting, password="")
 
     def _keep(self, login: Login) -> None:
