@@ -53,10 +53,28 @@ def test_results_of_other_connections_of_the_user_are_not_dropped(connection: Do
 
 def test_a_prepared_statement_runs_again_if_its_first_result_was_dropped(connection: DoorConnection) -> None:
     client = ClientStatements(connection, Budget(1 << 20, 1 << 20))
-    handle, *_ = client.prepare(SQL)
-    client.close()
+    handle, prepared, _ = client.prepare(SQL)
+    assert prepared.result is not None
+    client.drop(prepared.result)
     assert client.run_prepared(handle)[1].num_rows == 2
     client.unprepare(handle)
+
+
+def test_prepared_statements_and_parameters_take_memory_of_the_server(connection: DoorConnection) -> None:
+    memory = Budget(1 << 20, 1 << 20)
+    client = ClientStatements(connection, memory)
+    handle, *_ = client.prepare("INSERT INTO power.d1 VALUES (?, ?, ?)")
+    other, *_ = client.prepare("INSERT INTO power.d1 VALUES (?, 0, 0) " + " " * (1 << 18))
+    for _ in range(3):
+        client.bind(handle, iter(ROWS.to_batches() * 10))
+    assert memory._held["root"] > (1 << 18) + 10 * ROWS.nbytes
+    with pytest.raises(LimitError, match="too many statements"):
+        client.bind(other, iter(ROWS.to_batches() * 100))
+    with pytest.raises(LimitError, match="too many statements"):
+        client.prepare("INSERT INTO power.d1 VALUES (1, 0, 0)" + " " * (1 << 20))
+    client.unprepare(handle)
+    client.close()
+    assert not memory._held
 
 
 def test_a_user_has_half_of_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ class FlightSqlServer(flight.FlightServerBase):  # type: ignore[misc]
         elif name == "CommandPreparedStatementUpdate":
             affected = client.update_prepared(command.prepared_statement_handle, parameter_rows(limited(batches)))
         elif name == "CommandPreparedStatementQuery":
-            client.prepared(command.prepared_statement_handle).parameters = parameter_rows(limited(batches))
+            client.bind(command.prepared_statement_handle, limited(batches))
             # Clients continue with the handle of the answer, also if it is empty.
             handle = command.prepared_statement_handle
             writer.write(pa.py_buffer(encode("DoPutPreparedStatementResult", prepared_statement_handle=handle)))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.doors.flight.limits import MAX_WAITING_BYTES
+from headrace.doors.flight.limits import MAX_WAITING_BYTES, PARAMETER_BYTES
 from headrace.doors.gate import DoorConnection
 from headrace.errors import LimitError, NotFoundError
 from headrace.runtime.budget import Budget
@@ -36,12 +36,16 @@ class Prepared:
         reads: Whether it returns rows and changes nothing.
         result: The handle of the rows that a statement without parameters returned when its columns were learned.
         parameters: The values to run it with: a row for each execution.
+        text_bytes: What the statement takes of the server.
+        parameter_bytes: What the parameters take.
     """
 
     template: Template
     reads: bool
     result: bytes | None = None
     parameters: Parameters | None = None
+    text_bytes: int = 0
+    parameter_bytes: int = 0
 
 
 def rows_of(result: Result) -> pa.Table:
@@ -65,7 +69,7 @@ class ClientStatements:
 
     connection: DoorConnection
     memory: Budget
-    """What results that wait take of the server."""
+    """What results that wait, prepared statements and their parameters take of the server."""
     _waiting: OrderedDict[bytes, pa.Table] = field(default_factory=OrderedDict)
     _prepared: dict[bytes, Prepared] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -108,6 +112,7 @@ class ClientStatements:
         with self._lock:
             if len(self._prepared) >= MAX_PREPARED:
                 raise LimitError(f"the connection has {MAX_PREPARED} prepared statements", hint="close those that are not used")
+            prepared.text_bytes = self._hold(len(sql.encode()))
             self._prepared[handle] = prepared
         return handle, prepared, schema
 
@@ -121,8 +126,26 @@ class ClientStatements:
     def unprepare(self, handle: bytes) -> None:
         """Forget a prepared statement. Idempotent."""
         prepared = self._prepared.pop(handle, None)
-        if prepared is not None and prepared.result is not None:
-            self.drop(prepared.result)
+        if prepared is not None:
+            self.memory.release(self.connection.user, prepared.text_bytes + prepared.parameter_bytes)
+            if prepared.result is not None:
+                self.drop(prepared.result)
+
+    def bind(self, handle: bytes, batches: Iterator[pa.RecordBatch]) -> None:
+        """Keep parameters for the next execution of a prepared statement, in place of those from before."""
+        prepared, received = self.prepared(handle), list(batches)
+        size = sum(max(batch.nbytes, PARAMETER_BYTES * batch.num_rows * batch.num_columns) for batch in received)
+        with self._lock:
+            self.memory.release(self.connection.user, prepared.parameter_bytes)
+            prepared.parameters, prepared.parameter_bytes = None, 0
+            prepared.parameter_bytes = self._hold(size)
+        prepared.parameters = parameter_rows(iter(received))
+
+    def _hold(self, size: int) -> int:
+        """Reserve memory, and return how much."""
+        if not self.memory.try_reserve(self.connection.user, size):
+            raise LimitError("too many statements are prepared", hint="close those that are not used")
+        return size
 
     def run_prepared(self, handle: bytes) -> tuple[bytes, pa.Table]:
         """Run a prepared statement with the parameters that were bound last; return as `run` does."""
@@ -164,7 +187,9 @@ class ClientStatements:
         return table
 
     def close(self) -> None:
-        """Drop all rows that wait."""
+        """Drop all rows that wait, and all prepared statements."""
+        for handle in list(self._prepared):
+            self.unprepare(handle)
         with self._lock:
             for handle in list(self._waiting):
                 self._pop(handle)
