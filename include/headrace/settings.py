@@ -154,7 +154,8 @@ class Settings:
         50_000_000,
         "Maximum number of rows that a query reads in the process that runs it, which takes milliseconds; queries over more "
         "rows, or with functions that only Spark has, run on Spark. Of tables, and of trees unless values are only selected or "
-        "aggregated over `GROUP BY` time, at most 1,000,000 rows are read so. With 0, all queries run on Spark.",
+        "aggregated over `GROUP BY` time, at most 1,000,000 rows are read so; at most 50,000 if a function of texts is called for "
+        "each. With 0, all queries run on Spark.",
     )
     library_max_steps: int = positive(
         10_000_000_000,

@@ -208,6 +208,14 @@ class Plan:
         return tuple(dict.fromkeys(partial for aggregate in self.groups.aggregates for partial in aggregate.partials))
 
     @property
+    def lists(self) -> set[str]:
+        """The partials that keep all values of a group, besides the rows that calls of functions take."""
+        unbounded = (aggregate for aggregate in self.groups.aggregates if not aggregate.bounded)
+        return {partial.column for aggregate in unbounded for partial in aggregate.partials} - {
+            call.rows for call in self.groups.calls
+        }
+
+    @property
     def range(self) -> tuple[int | None, int | None]:
         """The first and last instant that WHERE lets through, in ticks, inclusive. None means unbounded."""
         first, last = (None if end is None else end.at(self.present) for end in self.bounds)

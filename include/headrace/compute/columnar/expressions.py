@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 
 from headrace.compute.columnar import mathematics
 from headrace.compute.columnar.arrays import (
-    IN_BULK,
     TIMESTAMP,
     TYPES,
     Numbers,
@@ -242,8 +241,7 @@ def struct_fields(node: Operation) -> list[tuple[str, Node]]:
 
 
 def present_list(values: Values) -> Values:
-    """Return a list of each value, empty for NULL. Over millions of rows, Spark has aggregates that keep no lists."""
-    refuse(IN_BULK.get(), "a list of each row")
+    """Return a list of each value, empty for NULL."""
     array = pa.repeat(values, 1) if isinstance(values, pa.Scalar) else values
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     offsets = np.concatenate(([0], np.cumsum(array.is_valid().to_numpy(zero_copy_only=False)))).astype(np.int32)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
-from headrace.compute.columnar.arrays import refuse
+from headrace.compute.columnar.arrays import compiling_for_bulk, refuse
 from headrace.compute.columnar.columns import as_array
 from headrace.compute.columnar.expressions import evaluate, type_of
 from headrace.compute.columnar.mathematics import allowing_last_digits
 from headrace.compute.columnar.ordering import limit
 from headrace.compute.columnar.rows import RowReader
-from headrace.compute.columnar.table_plans import TableReader, check_tables, evaluate_tables
+from headrace.compute.columnar.table_plans import MAX_ROWS, TableReader, check_tables, evaluate_tables
 from headrace.compute.columnar.tree_plans import LocalPlan, stored_node
 from headrace.compute.nodes import UnsupportedError
 from headrace.compute.plan import AnyPlan, Plan
 from headrace.compute.plan_sources import OneRow, SeriesRows
 from headrace.compute.sql_text import at_present
+
+MAX_PYTHON_ROWS: Final = 50_000
+"""Rows for each of which Python code may be called: that of more would hold up other threads, such as those of streams."""
 
 
 class NearReader(RowReader, TableReader, Protocol):
@@ -35,14 +38,30 @@ def evaluate_locally(plan: AnyPlan, reader: NearReader, max_rows: int, max_resul
             return evaluate_one_row(plan)
         if isinstance(plan, Plan) and isinstance(plan.source, SeriesRows):
             with suppress(UnsupportedError):
-                return LocalPlan(plan).run(reader, max_rows, max_result_rows)
+                return plan_for_cells(plan).run(reader, max_rows, max_result_rows)
         with allowing_last_digits():
-            check_tables(plan)
-            result = evaluate_tables(plan, reader, max_rows)
+            result = evaluate_tables(plan, reader, min(max_rows, rows_in_reach(plan)))
         refuse(max_result_rows is not None and result.num_rows > max_result_rows, "too many result rows")
     except UnsupportedError:
         return None
     return result
+
+
+def plan_for_cells(plan: Plan) -> LocalPlan:
+    """Return a plan that is evaluated over any number of rows, or raise `UnsupportedError`."""
+    with compiling_for_bulk():
+        return LocalPlan(plan)
+
+
+def rows_in_reach(plan: AnyPlan) -> int:
+    """Return over how many rows a plan is evaluated near at most; raise `UnsupportedError` if only Spark evaluates it."""
+    try:
+        with compiling_for_bulk():
+            check_tables(plan)
+    except UnsupportedError:
+        check_tables(plan)
+        return MAX_PYTHON_ROWS
+    return MAX_ROWS
 
 
 def is_supported(plan: AnyPlan) -> bool:
@@ -52,7 +71,7 @@ def is_supported(plan: AnyPlan) -> bool:
             return evaluate_one_row(plan) is not None
         if isinstance(plan, Plan) and isinstance(plan.source, SeriesRows):
             with suppress(UnsupportedError):
-                return LocalPlan(plan) is not None
+                return plan_for_cells(plan) is not None
         with allowing_last_digits():
             check_tables(plan)
     except UnsupportedError:

@@ -188,9 +188,7 @@ def check_shape(plan: Plan) -> None:
         "clause",
     )
     refuse(any(aggregate.many for aggregate in plan.groups.aggregates), "aggregate")
-    unbounded = [aggregate for aggregate in plan.groups.aggregates if not aggregate.bounded]
-    lists = {partial.column for aggregate in unbounded for partial in aggregate.partials}
-    refuse(bool(lists - {call.rows for call in plan.groups.calls}), "partials that grow with rows")
+    refuse(bool(plan.lists), "lists of values")
 
 
 def stored_node(plan: Plan, output: Output, types: Mapping[str, pa.DataType], names: Mapping[str, Node]) -> Node:

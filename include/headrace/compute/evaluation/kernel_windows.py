@@ -73,6 +73,8 @@ def compile_kernel(plan: Plan) -> tuple[Scan, SegmentKernel]:
         raise UnsupportedError("a source that is not one table")
     if scan.table.is_virtual:
         raise UnsupportedError("a virtual table")
+    if plan.lists:
+        raise UnsupportedError("lists of values, which Spark's own aggregates do not keep")
     if not is_within_series(plan, scan) and not is_mergeable(plan):
         raise UnsupportedError("windows across series that depend on single rows")
     base = replace(plan, keys=tuple(key for key in plan.keys if not key.is_derived))
