@@ -38,6 +38,15 @@ def connection(tmp_path: Path) -> Iterator[headrace.Connection]:
         yield opened
 
 
+@contextmanager
+def on_spark(connection: headrace.Connection) -> Iterator[headrace.Connection]:
+    """Yield another connection to the same database, whose queries run on Spark however few rows they read."""
+    context = connection.session.context
+    settings = context.settings.replace({"local_rows": 0})
+    with headrace.connect(settings=settings, database=connection.session.database, clock=context.clock) as opened:
+        yield opened
+
+
 @pytest.fixture
 def readings(connection: headrace.Connection) -> headrace.Connection:
     """The connection with a supertable `readings` and its subtables `dev1` and `dev2`."""

@@ -16,6 +16,7 @@ from headrace.compute import Scan
 from headrace.errors import LimitError, NotSupportedError
 from headrace.queries import evaluation
 from headrace.runtime.table_maintenance import maintain
+from tests.service.conftest import on_spark
 from tests.support.drawing import NOTE, is_drawn
 
 START = 1_700_000_000_000
@@ -216,7 +217,8 @@ def test_a_subtable_written_during_a_large_query_keeps_its_name(
         return statistics
 
     monkeypatch.setattr(evaluation.Statistics, "size", size_then_write)
-    names = [row[0] for row in fetch(tagless, "select tbname, count(*) from readings partition by tbname interval(1d)")]
+    with on_spark(tagless) as far:
+        names = [row[0] for row in fetch(far, "select tbname, count(*) from readings partition by tbname interval(1d)")]
     assert sorted(names) == ["dev1", "dev2", "dev9", "stranger"]
 
 
@@ -319,17 +321,23 @@ def test_queries_that_refer_to_their_range_of_time_are_verified(readings: headra
 
 def test_explain_analyze_runs_a_query_and_shows_what_it_did(readings: headrace.Connection) -> None:
     readings.execute(f"insert into dev1 values ({START}, 1, 1.5) ({START + 1}, 2, 1.5) dev2 values ({START + 20_000}, 2, null)")
-    lines = [row[0] for row in fetch(readings, "explain analyze select _wstart, count(*) from readings where a > 1 interval(10s)")]
-    explained = [row[0] for row in fetch(readings, "explain select _wstart, count(*) from readings where a > 1 interval(10s)")]
-    assert lines[: len(explained) - 1] == explained[:-1]
-    assert lines[-4] == "computed by Spark SQL: 2 rows"
-    assert re.fullmatch(r"read by Spark: 3 rows of 1 file, [\d,]+ bytes", lines[-3])
-    assert [re.sub(r"[\d.]+", "N", line) for line in lines[-2:]] == ["Planning Time: N ms", "Execution Time: N ms"]
+    query = "select _wstart, count(*) from readings where a > 1 interval(10s)"
+    with on_spark(readings) as spark:
+        far = [row[0] for row in fetch(spark, f"explain analyze {query}")]
+    near = [row[0] for row in fetch(readings, f"explain analyze {query}")]
+    explained = [row[0] for row in fetch(readings, f"explain {query}")]
+    for lines in (far, near):
+        assert lines[: len(explained) - 1] == explained[:-1]
+        assert [re.sub(r"[\d.]+", "N", line) for line in lines[-2:]] == ["Planning Time: N ms", "Execution Time: N ms"]
+    assert far[-4] == "computed by Spark SQL: 2 rows"
+    assert re.fullmatch(r"read by Spark: 3 rows of 1 file, [\d,]+ bytes", far[-3])
+    assert near[-4] == "computed by this process, with Arrow: 2 rows"
 
 
 def test_verbose_shows_the_operators_of_spark(readings: headrace.Connection) -> None:
     readings.execute(f"insert into dev1 values ({START}, 1, 1.5) ({START + 1}, 2, 1.5)")
-    lines = [row[0] for row in fetch(readings, "explain analyze verbose true select sum(a) from readings where b > 1 and a = 2")]
+    with on_spark(readings) as far:
+        lines = [row[0] for row in fetch(far, "explain analyze verbose true select sum(a) from readings where b > 1 and a = 2")]
     operators = [line for line in lines if "->" in line]
     assert any(re.match(r"->", line) for line in operators)
     assert any(re.search(r" +-> Filter \(rows=1\)", line) for line in operators)

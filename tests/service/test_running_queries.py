@@ -40,7 +40,7 @@ def home(readings: headrace.Connection) -> Context:
 @pytest.fixture
 def served(home: Context, spark: SparkSession) -> Context:
     """The context of an snode that answers statements."""
-    return replace(home, spark=lambda: spark)
+    return replace(home, spark=lambda: spark, settings=home.settings.replace({"local_rows": 0}))
 
 
 def limited(context: Context, **limits: int) -> Session:
