@@ -126,7 +126,8 @@ def rename_rows(scan: Scan, columns: OriginColumns, rows: pa.Table, origin: Tabl
     """Return rows of an origin with the names of the virtual table, one table for each mapping of series."""
     key, timestamp = scan.table.series_key, scan.table.timestamp.name
     stored_series = rows[origin.series_key].cast(pa.string())
-    sources = {timestamp: origin.timestamp.name, **dict(columns.columns)}
+    # A query that reads no column has rows of all origins.
+    sources = {timestamp: origin.timestamp.name} | {name: stored for name, stored in columns.columns if name in schema.names}
     target = pa.schema([schema.field(key), *(schema.field(name) for name in sources)])
     pieces = []
     for mapping in columns.mappings:
