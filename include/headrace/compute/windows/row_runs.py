@@ -93,7 +93,7 @@ def window_numbers(control: pa.Array, delta: float) -> np.ndarray[Any, Any]:
     """Return the window number of each value. NULL differs from every value; NaN has no distance, so it ends no window."""
     values, present = pc.cast(control, pa.float64()).to_numpy(zero_copy_only=False), np.asarray(control.is_valid())
     numbers = np.zeros(len(values), dtype=np.int64)
-    with np.errstate(invalid="ignore"):  # infinity minus itself
+    with np.errstate(invalid="ignore", over="ignore"):  # infinity minus itself, and distances beyond DOUBLE
         for start in window_starts(values, present, delta):
             if start:
                 numbers[start] = 1
