@@ -21,8 +21,9 @@ from headrace.compute.nodes import (
     negated,
     string,
 )
-from headrace.compute.plan import TS, Plan
+from headrace.compute.plan import KEY, SERIES_KEY, TS, Plan
 from headrace.compute.plan_clauses import GapFill, InterpPlan, Output, Sort
+from headrace.compute.terms import ColumnRole
 from headrace.compute.types import double_to_number, spark_type
 from headrace.compute.window_plans import Argument, Bound
 from headrace.compute.windows.fill import value_on_line
@@ -35,7 +36,7 @@ MAX_POINTS: Final = 10_000_000
 POINT: Final = "_at"
 FILLED: Final = "_filled"
 INSTANT, AT, NUMBER, FROM, TO = map(Column, (TS, POINT, "_number", "_first_point", "_last_point"))
-NEXT_INSTANT, FIRST = Column("_next"), Column("_first")
+NEXT_INSTANT, FIRST, BEFORE = Column("_next"), Column("_first"), Column("_before")
 CONSTANT_MODES: Final = (FillMode.VALUE, FillMode.VALUE_F, FillMode.NULL, FillMode.NULL_F)
 
 
@@ -45,6 +46,7 @@ def interpolate(plan: Plan, interp: InterpPlan, prepared: F) -> F:
     at = tuple(keys.values())
     if interp.skip_nulls:
         prepared = prepared.where(both(*(Column(argument.column).is_not_null() for argument in plan.arguments)))
+    prepared = first_of_instants(plan, prepared, at)
     following = {neighbor(argument).name: over("lead", Column(argument.column), at) for argument in plan.arguments}
     is_first = over("lag", INSTANT, at).is_null()
     with_next = prepared.extend({NEXT_INSTANT.name: over("lead", INSTANT, at), FIRST.name: is_first, **following})
@@ -57,6 +59,16 @@ def interpolate(plan: Plan, interp: InterpPlan, prepared: F) -> F:
     placed = valued.select({**keys, POINT: AT, FILLED: call("<>", AT, INSTANT), **values})
     outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
     return placed.select({**keys, POINT: AT, **outputs})
+
+
+def first_of_instants(plan: Plan, rows: F, keys: tuple[Node, ...]) -> F:
+    """Keep the first row of each instant in a group: by subtable, then by composite key."""
+    is_by_series = any(key.role is ColumnRole.SERIES for key in plan.keys)
+    ties = [Column(name) for name in ((KEY,) if is_by_series else (SERIES_KEY, KEY)) if name in plan.identity.columns]
+    if not ties:
+        return rows
+    before = Over(call("lag", INSTANT), keys, (INSTANT, *ties))
+    return rows.extend({BEFORE.name: before}).where(either(BEFORE.is_null(), BEFORE < INSTANT))
 
 
 def over(function: str, value: Node, keys: tuple[Node, ...]) -> Node:
