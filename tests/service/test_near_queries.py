@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import headrace
+from headrace.compute.columnar import series_tables
 from headrace.errors import LimitError, OperationalError
 from headrace.settings import load
 
@@ -18,6 +19,9 @@ TABLES = (
     "insert into m1 using meters tags (1, 'x') values (0, 1, 1.5, 'p') (30000, 2, null, 'q') (70000, 5, 2.5, null)",
     "insert into m2 using meters tags (2, 'y') values (5000, 7, -1, 'p')",
     "create table m3 using meters tags (3, 'z')",
+    "create table steps (ts timestamp, k int primary key, v int)",
+    "insert into steps values (0, 2, 20) (0, 1, 10) (1000, 2, 40) (1000, 1, 30)",
+    "create vtable pair (ts timestamp, v int from m1.v, w int from m2.v)",
 )
 QUERIES = (
     ("select count(*), sum(v), last(s) from meters", [(4, 15, "q")]),
@@ -30,7 +34,10 @@ QUERIES = (
     ),
     ("select diff(v) from m1", [(1,), (3,)]),
     ("select interp(v) from m1 range(0, 30000) every(15s) fill(linear)", [(1,), (1,), (2,)]),
+    ("select interp(v) from steps range(0, 1000) every(500a) fill(linear)", [(10,), (20,), (30,)]),
     ("select count(*) from m1 session(ts, 31s)", [(2,), (1,)]),
+    ("select count(*) from pair", [(4,)]),
+    ("select v, w from pair where w is not null", [(None, 7)]),
     ("select a.v, b.v from m1 a left join m2 b on a.s = b.s and a.v < b.v order by 1", [(1, 7), (2, None), (5, None)]),
     ("select x + 1 from (select sum(v) x from meters partition by tbname) order by 1", [(8.0,), (9.0,)]),
     ("select upper(s) from m2 union all select site from meters where v = 5", [("P",), ("x",)]),
@@ -60,6 +67,21 @@ def test_rows_are_inserted_from_a_query_without_spark(connection: headrace.Conne
     connection.execute("create table sums (ts timestamp, total bigint)")
     connection.execute("insert into sums (ts, total) select _wstart, sum(v) from meters interval(1m)")
     assert connection.execute("select total from sums").fetchall() == [(10,), (5,)]
+
+
+def test_series_that_would_fill_too_many_cells_are_left_to_spark(
+    connection: headrace.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load(home=connection.session.context.settings.home)
+    with headrace.connect(settings=settings, dialect="iotdb") as tree:
+        tree.execute("insert into root.hall.a(time, v) values (1, 5), (2, 6)")
+        tree.execute("insert into root.hall.b(time, v) values (1, 7)")
+        monkeypatch.setattr(series_tables, "MAX_CELLS", 12)  # of three rows: time, device, and two series
+        query = "select count(v) from root.hall.* group by session(1s)"
+        assert tree.execute(query).fetchall()[0][1:] == (2, 1)
+        monkeypatch.setattr(series_tables, "MAX_CELLS", 11)
+        with pytest.raises(OperationalError, match="Spark was started"):
+            tree.execute(query)
 
 
 def test_explain_says_where_a_query_runs(connection: headrace.Connection) -> None:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.compute import Scan, TableStatistics, evaluate
-from headrace.compute.columnar import UnsupportedError, table_plans
+from headrace.compute.columnar import UnsupportedError, columns, table_plans
+from headrace.compute.columnar.near import evaluate_locally
 from headrace.compute.columnar.table_plans import check_tables, evaluate_tables
 from headrace.model.tables import TBNAME
 from tests.compute.samples import METERS, T0, meters, pairs, plan, to_arrow
@@ -62,6 +63,7 @@ QUERIES = (
         f"select _irowts, _isfilled, interp(a), interp(c) from meters partition by tbname {POINTS} {fill}"
         for fill in ("fill(prev)", "fill(next)", "fill(linear)", "fill(near)", "fill(value, 1, 2)", "fill(null)")
     ),
+    f"select _irowts, interp(a), interp(c) from meters {POINTS} fill(linear)",
     "select ts, diff(a) from meters partition by tbname",
     "select diff(b), csum(b) from d1",
     "select ts, derivative(a, 1s, 0) from meters partition by tbname",
@@ -140,6 +142,39 @@ def test_a_query_has_the_rows_of_spark(frame: DataFrame, stored: pa.Table, sql: 
 def test_what_only_spark_computes_is_left_to_it(sql: str) -> None:
     with pytest.raises(UnsupportedError):
         check_tables(plan(sql))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select x.s, y.s from d1 x join d2 y on x.a < y.a",
+        "select x.s, y.s from d1 x left asof join d2 y on x.ts >= y.ts",
+        f"select last(s) from meters where {RANGE} interval(1s) fill(prev)",
+        f"select interp(s) from d1 {POINTS} fill(prev)",
+    ],
+)
+def test_rows_that_grow_too_large_are_left_to_spark(stored: pa.Table, monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
+    evaluate_tables(plan(sql), Reader(stored), 1000)
+    monkeypatch.setattr(columns, "MAX_BYTES", 20)
+    with pytest.raises(UnsupportedError, match="too many bytes"):
+        evaluate_tables(plan(sql), Reader(stored), 1000)
+
+
+def test_rows_in_too_many_windows_are_left_to_spark(stored: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    sliding = plan("select count(*) from meters interval(10s) sliding(1s)")
+    monkeypatch.setattr(table_plans, "MAX_COPIES", 10 * len(ROWS))
+    evaluate_tables(sliding, Reader(stored), 1000)
+    monkeypatch.setattr(table_plans, "MAX_COPIES", 10 * len(ROWS) - 1)
+    with pytest.raises(UnsupportedError, match="too many windows"):
+        evaluate_tables(sliding, Reader(stored), 1000)
+
+
+def test_what_an_array_cannot_hold_is_left_to_spark(stored: pa.Table) -> None:
+    class FullReader(Reader):
+        def rows(self, *_: Any, **__: Any) -> pa.Table:
+            raise pa.lib.ArrowCapacityError("array cannot contain more than 2147483646 bytes")
+
+    assert evaluate_locally(plan("select a from meters"), FullReader(stored), 1000) is None  # type: ignore[arg-type]
 
 
 def test_a_query_over_too_many_rows_is_left_to_spark(stored: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,8 @@ from headrace.model.types import DataType, TypeKind
 from headrace.storage.types import arrow_type
 
 Arrays = dict[str, pa.Array]
+MAX_BYTES: Final = 1 << 28
+"""Memory that copies of rows may take; Spark computes more in parts."""
 
 
 def to_arrays(rows: pa.Table) -> Arrays:
@@ -30,7 +33,8 @@ def to_arrays(rows: pa.Table) -> Arrays:
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column that has at most one chunk."""
+    """Return a column that has at most one chunk; raise `UnsupportedError` if it is too long for one."""
+    refuse(column.num_chunks > 1, "a column of several arrays")
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
 
@@ -69,6 +73,17 @@ def take(columns: Arrays, index: Int64s) -> Arrays:
     """Return some rows."""
     indexes = pa.array(index)
     return {name: values.take(indexes) for name, values in columns.items()}
+
+
+def refuse_bytes(rows: pa.Table, index: Int64s) -> None:
+    """Raise `UnsupportedError` if the rows at some positions, of which -1 is none, take too much memory."""
+    size, present = 0.0, index[index >= 0]
+    for column in rows.columns:
+        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+            size += float(to_numpy(pc.fill_null(pc.binary_length(column), 0)).astype(np.float64)[present].sum())
+        else:
+            size += len(present) * column.nbytes / max(len(column), 1)
+    refuse(size > MAX_BYTES, "rows of too many bytes")
 
 
 def decoded(column: pa.Array) -> pa.Array:

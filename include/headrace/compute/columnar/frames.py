@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute.columnar.arrays import arrow_type, refuse
-from headrace.compute.columnar.columns import Arrays, decoded, evaluate_all, filter_rows, plain, to_arrays
+from headrace.compute.columnar.columns import Arrays, decoded, evaluate_all, filter_rows, plain, refuse_bytes, to_arrays
 from headrace.compute.columnar.expressions import evaluate, type_of
 from headrace.compute.columnar.over import array_of, with_values
 from headrace.compute.columnar.runs import to_numpy
@@ -61,6 +61,7 @@ class ArrowRows:
         counts = np.maximum(last - first + 1, 0)
         refuse(float(counts.astype(np.float64).sum()) > MAX_ROWS, "too many rows")
         row = np.repeat(np.arange(len(counts)), counts)
+        refuse_bytes(self.table, row)
         number = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + first[row]
         return ArrowRows(self.plan, self.table.take(pa.array(row)).append_column(repetition.number, pa.array(number)))
 

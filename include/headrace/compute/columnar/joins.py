@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute.columnar.arrays import refuse
-from headrace.compute.columnar.columns import as_array, decoded, evaluate_all, plain, to_arrays
+from headrace.compute.columnar.columns import as_array, decoded, evaluate_all, plain, refuse_bytes, to_arrays
 from headrace.compute.columnar.expressions import evaluate
 from headrace.compute.columnar.partials import is_ordered
 from headrace.compute.columnar.runs import Bools, Int64s, combined, ranks, to_numpy
@@ -79,7 +79,9 @@ def instants_of(node: Node, rows: pa.Table) -> Int64s:
 
 
 def beside(left: pa.Table, left_index: Int64s, right: pa.Table, right_index: Int64s) -> pa.Table:
-    """Return rows of two tables side by side, NULL for the position -1."""
+    """Return rows of two tables side by side, NULL for the position -1. Raise `UnsupportedError` if they are too large."""
+    refuse_bytes(left, left_index)
+    refuse_bytes(right, right_index)
     chosen = [table.take(pa.array(index, mask=index < 0)) for table, index in ((left, left_index), (right, right_index))]
     return pa.table([*chosen[0].columns, *chosen[1].columns], names=[*left.column_names, *right.column_names])
 

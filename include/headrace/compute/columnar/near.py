@@ -22,6 +22,8 @@ from headrace.compute.sql_text import at_present
 
 MAX_PYTHON_ROWS: Final = 50_000
 """Rows for each of which Python code may be called: that of more would hold up other threads, such as those of streams."""
+UNSUPPORTED: Final = (UnsupportedError, pa.ArrowException, MemoryError)
+"""What is raised for a plan that only Spark evaluates: also by Arrow, of which an array does not hold more text than 2 GiB."""
 
 
 class NearReader(RowReader, TableReader, Protocol):
@@ -37,12 +39,12 @@ def evaluate_locally(plan: AnyPlan, reader: NearReader, max_rows: int, max_resul
         if isinstance(plan, Plan) and isinstance(plan.source, OneRow):
             return evaluate_one_row(plan)
         if isinstance(plan, Plan) and isinstance(plan.source, SeriesRows):
-            with suppress(UnsupportedError):
+            with suppress(*UNSUPPORTED):
                 return plan_for_cells(plan).run(reader, max_rows, max_result_rows)
         with allowing_last_digits():
             result = evaluate_tables(plan, reader, min(max_rows, rows_in_reach(plan)))
         refuse(max_result_rows is not None and result.num_rows > max_result_rows, "too many result rows")
-    except UnsupportedError:
+    except UNSUPPORTED:
         return None
     return result
 
@@ -70,11 +72,11 @@ def is_supported(plan: AnyPlan) -> bool:
         if isinstance(plan, Plan) and isinstance(plan.source, OneRow):
             return evaluate_one_row(plan) is not None
         if isinstance(plan, Plan) and isinstance(plan.source, SeriesRows):
-            with suppress(UnsupportedError):
+            with suppress(*UNSUPPORTED):
                 return plan_for_cells(plan) is not None
         with allowing_last_digits():
             check_tables(plan)
-    except UnsupportedError:
+    except UNSUPPORTED:
         return False
     return True
 

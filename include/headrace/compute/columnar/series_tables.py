@@ -21,6 +21,8 @@ from headrace.compute.windows.segments import key_columns
 
 DEVICE: Final = "device"
 MAX_COPIES: Final = 5_000_000
+MAX_CELLS: Final = 100_000_000
+"""Cells of a table at most, of rows and columns: a row that is aligned by time has a cell for each series."""
 
 
 def series_table(source: SeriesRows, read: Callable[[Scan], pa.Table]) -> pa.Table:
@@ -28,6 +30,7 @@ def series_table(source: SeriesRows, read: Callable[[Scan], pa.Table]) -> pa.Tab
     projections = source.projections or ((),) * len(source.scans)
     sides = [side(source, *own, read) for own in zip(source.scans, source.columns, projections, strict=True)]
     schema = merged_schema([table.schema for table in sides])
+    refuse(sum(table.num_rows for table in sides) * len(schema) > MAX_CELLS, "too many cells")
     rows = pa.concat_tables([table.cast(schema) for table in sides])
     names = [name for _, name in source.columns[0]]
     if source.aligned and len(source.devices) > 1:
@@ -79,7 +82,7 @@ def side(
 
 def with_slots(arrays: Arrays, size: int, slots: int) -> tuple[Arrays, int]:
     """Return copies of each row, numbered."""
-    refuse(size * slots > MAX_COPIES, "too many copies of rows")
+    refuse(size * slots > MAX_COPIES or size * slots * len(arrays) > MAX_CELLS, "too many copies of rows")
     copies = take(arrays, np.repeat(np.arange(size), slots))
     return copies | {SLOT: pa.array(np.tile(np.arange(slots, dtype=np.int32), size))}, size * slots
 
@@ -93,7 +96,8 @@ def with_groups(arrays: Arrays, size: int, key: str, groups: Sequence[RowGroup])
     own = [of_device.get(device, []) for device in encoded.dictionary.to_pylist()]
     devices = to_numpy(encoded.indices).astype(np.int64)
     counts = np.array([len(numbers) for numbers in own], np.int64)[devices] if own else np.empty(0, np.int64)
-    refuse(int(counts.sum()) > MAX_COPIES, "too many copies of rows")
+    copies = int(counts.sum())
+    refuse(copies > MAX_COPIES or copies * len(arrays) > MAX_CELLS, "too many copies of rows")
     row = np.repeat(np.arange(size), counts)
     within = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
     first = np.concatenate(([0], np.cumsum([len(numbers) for numbers in own])))[:-1].astype(np.int64)
@@ -135,7 +139,7 @@ def empty_windows(plan: Plan, source: SeriesRows, ends: tuple[Int64s, Int64s] | 
     """Return keys and ends of all windows of all devices, and their number; `ends` are those of the windows of one device."""
     keys = key_columns(plan)
     devices, count = len(source.devices) if keys else 1, 1 if ends is None else len(ends[0])
-    refuse(devices * count > MAX_COPIES, "too many windows")
+    refuse(devices * count > MAX_COPIES or devices * count * len(plan.partials) > MAX_CELLS, "too many windows")
     columns: Arrays = {}
     if keys:
         columns[keys[0]] = pa.array(source.devices, pa.string()).take(pa.array(np.repeat(np.arange(devices), count)))

@@ -20,7 +20,7 @@ from headrace.compute.columnar.rows import time_limits
 from headrace.compute.columnar.runs import to_numpy
 from headrace.compute.columnar.segments import SegmentKernel
 from headrace.compute.columnar.series_calls import INSTANT
-from headrace.compute.columnar.series_tables import empty_windows, regrouped, series_table
+from headrace.compute.columnar.series_tables import MAX_COPIES, empty_windows, regrouped, series_table
 from headrace.compute.columnar.window_ranges import RangeGrid, window_range
 from headrace.compute.evaluation.interp import POINT, POSITION, fill_gaps, interpolate
 from headrace.compute.evaluation.series_arrow import evaluator, input_name
@@ -45,7 +45,7 @@ from headrace.compute.plan_clauses import Sort
 from headrace.compute.plan_sources import Scan, ScanUnion, SeriesRows
 from headrace.compute.sql_text import at_present, to_stored_type
 from headrace.compute.types import from_ticks, spark_type, to_ticks
-from headrace.compute.window_plans import EventWindow, RangeWindow, StateWindow
+from headrace.compute.window_plans import EventWindow, IntervalWindow, RangeWindow, StateWindow
 from headrace.compute.windows.fill import fill_rows
 from headrace.compute.windows.segments import key_columns, prepared_columns
 from headrace.storage.types import arrow_type, row_types
@@ -200,6 +200,9 @@ class TableEvaluator:
         refuse(any(aggregate.many for aggregate in plan.groups.aggregates), "aggregate")
         if uses_neighbors(plan):
             rows, plan = with_neighbors(plan, rows)
+        if isinstance(plan.window, IntervalWindow):
+            copies = rows.num_rows * plan.window.max_windows_per_instant(plan.precision)
+            refuse(copies > MAX_COPIES, "too many windows of each row")
         kernel = SegmentKernel.compile(plan, types_of(rows))
         groups = kernel.segments(rows)
         if not plan.keys and plan.window is None and not groups.num_rows:
