@@ -39,6 +39,9 @@ QUERIES = (
     ("select count(*) from pair", [(4,)]),
     ("select v, w from pair where w is not null", [(None, 7)]),
     ("select a.v, b.v from m1 a left join m2 b on a.s = b.s and a.v < b.v order by 1", [(1, 7), (2, None), (5, None)]),
+    ("select a.v from m1 a join m2 b on a.v > 1 order by 1", [(2,), (5,)]),
+    ("select count(*) from m1 a join m1 b on 1 = 1", [(9,)]),
+    ("select count(*) from m1 a left join m3 b on a.v > 1", [(3,)]),
     ("select x + 1 from (select sum(v) x from meters partition by tbname) order by 1", [(8.0,), (9.0,)]),
     ("select upper(s) from m2 union all select site from meters where v = 5", [("P",), ("x",)]),
 )

@@ -51,6 +51,9 @@ from headrace.compute.windows.segments import key_columns, prepared_columns
 from headrace.storage.types import arrow_type, row_types
 
 KEPT: Final = "_kept"
+LEFT_ROWS: Final[tuple[tuple[Node, str], ...]] = ((TRUE, "\x00left"),)
+RIGHT_ROWS: Final[tuple[tuple[Node, str], ...]] = ((TRUE, "\x00right"),)
+"""What is read of a source of which no column is: a table of Arrow without columns has no rows."""
 Series = tuple[str, ...] | None
 MAX_ROWS: Final = 1_000_000
 """Rows that are read at most. They are in memory as a whole, and Spark has started by the time that more are evaluated."""
@@ -152,7 +155,9 @@ class TableEvaluator:
             case Scan():
                 return self._scan(source, *plan.range)
             case ScanUnion(scans=scans, columns=columns):
-                return concatenated([self._side(plan, scan, pairs) for scan, pairs in zip(scans, columns, strict=True)])
+                return concatenated(
+                    [self._side(plan, scan, pairs or LEFT_ROWS) for scan, pairs in zip(scans, columns, strict=True)]
+                )
             case SeriesRows():
                 return self._series(plan, source)
             case Regrouped(rows=rows, regrouping=regrouping):
@@ -160,7 +165,8 @@ class TableEvaluator:
             case Plan() | UnionPlan():
                 return self._inner(plan).evaluate(source)
             case JoinSource(left=left, right=right):
-                sides = self._side(plan, left, source.left_columns), self._side(plan, right, source.right_columns)
+                left_columns, right_columns = source.left_columns or LEFT_ROWS, source.right_columns or RIGHT_ROWS
+                sides = self._side(plan, left, left_columns), self._side(plan, right, right_columns)
                 if source.asof is not None:
                     return asof_join(source.asof, *sides)
                 return join(*sides, None if source.condition is None else at_present(plan, source.condition), source.kind)
