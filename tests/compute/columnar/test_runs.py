@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.compute.columnar.runs import combined, order_of, stable_order
+from headrace.compute.columnar.runs import Runs, combined, order_of, stable_order
 
 LIMITS = np.iinfo(np.int64)
 NUMBER = st.one_of(st.integers(-3, 3), st.sampled_from([LIMITS.min, LIMITS.min + 1, LIMITS.max - 1, LIMITS.max]))
@@ -27,6 +27,13 @@ def test_flags_and_unsigned_numbers_are_combined(rows: list[tuple[bool, int]]) -
     flags, numbers = zip(*rows, strict=True)
     result = combined([np.array(flags, np.bool_), np.array(numbers, np.uint64)], len(rows))
     assert (result[:, None] == result).tolist() == [[one == other for other in rows] for one in rows]
+
+
+def test_numbers_are_added_up_one_after_the_other_from_zero() -> None:
+    runs = Runs.of(np.array([True, *[False] * 9, True]))
+    sums = runs.fold(np.add, np.array([2.0**63, -(2.0**63), 1, 0, 4, 4, 6, 1, 1, 1, -0.0]))
+    assert sums.tolist() == [18, 0]
+    assert not np.signbit(sums[1])
 
 
 def test_no_columns_have_one_number() -> None:
