@@ -144,6 +144,10 @@ def test_what_only_spark_computes_is_left_to_it(sql: str) -> None:
         check_tables(plan(sql))
 
 
+def test_a_number_that_no_type_holds_is_left_to_spark(stored: pa.Table) -> None:
+    assert evaluate_locally(plan("select a from meters where dayofweek(1e300) > 1"), Reader(stored), 1000) is None  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "sql",
     [

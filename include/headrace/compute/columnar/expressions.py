@@ -86,7 +86,7 @@ class Evaluation:
                 return self.columns[name]
             case Value(value=value, type=type_):
                 exact = Decimal(value) if isinstance(value, int) and type_.startswith("decimal") else value
-                return pa.scalar(exact, arrow_type(type_))
+                return applied(partial(pa.scalar, exact, arrow_type(type_)))
             case Operation(name="cast" | "try_cast" as name, operands=(operand,), type=type_):
                 return applied(lambda values: cast(values, type_, is_try=name == "try_cast"), self.values(operand))
             case Operation(name="struct" | "array" | "named_struct"):
