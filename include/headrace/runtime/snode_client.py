@@ -166,7 +166,10 @@ def rebuild_error(content: bytes) -> errors.Error:
         body: dict[str, Any] = json.loads(content)
     except ValueError:
         body = {}
-    classes = {error_class.code: error_class for error_class in subclasses(errors.Error)}
+    # Of classes with one code, which a process imports or not, the most general is meant.
+    classes: dict[str, type[errors.Error]] = {}
+    for error_class in subclasses(errors.Error):
+        classes.setdefault(error_class.code, error_class)
     code = str(body.get("code") or errors.OperationalError.code)
     span = Span(*body["span"]) if body.get("span") else None
     message = str(body.get("message", content.decode(errors="replace")))
