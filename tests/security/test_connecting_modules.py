@@ -29,6 +29,7 @@ OTHERS: Final = {
     "code/attendants.py": "processes of this machine",
     "code/host_process.py": "processes of this machine",
     "doors/flight/errors.py": "listens",
+    "doors/flight/front.py": "listens, and connects to the server of this process by its Unix socket",
     "doors/flight/logins.py": "listens",
     "doors/flight/server.py": "listens",
     "doors/iotdb/door.py": "listens",

@@ -12,6 +12,7 @@ from headrace.cli.app import app
 from headrace.compute import Scan, TableStatistics
 from headrace.errors import NotFoundError, NotSupportedError, ProgrammingError
 from headrace.queries import evaluation
+from tests.service.conftest import on_spark
 
 START = 1_700_000_000_000
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -63,9 +64,8 @@ def test_queries_over_large_tables_verify(
         rows = " ".join(f"('2024-05-01 00:{second // 60:02}:{second % 60:02}', {second // 7 % 3})" for second in range(0, 300, 3))
         connection.execute(f"insert into large.r_{name} using large.r tags ('{name}') values {rows}")
     for window in ("interval(20s)", "interval(20s) sliding(10s)", "session(ts, 2s)", "state_window(a)", "count_window(7)"):
-        verification = connection.verify(
-            f"select tbname, place, _wstart, count(*), sum(a) from large.r partition by tbname {window}"
-        )
+        with on_spark(connection) as far:
+            verification = far.verify(f"select tbname, place, _wstart, count(*), sum(a) from large.r partition by tbname {window}")
         assert verification.equal, window
         assert verification.rows > 20, window
     assert {size.spacing for size in sizes if size is not None} == {spacing}

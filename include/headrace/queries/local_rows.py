@@ -77,6 +77,7 @@ class LocalReader:
         parts, size = [], 0
         batches = self.context.tables.batches(table, names, series, bounds, max_rows=FEW_ROWS if is_long else MANY_ROWS)
         for batch in batches:
+            running.check()
             size += batch.nbytes
             refuse(size > MAX_BYTES, "rows of too many bytes")
             parts.append(pa.Table.from_batches([batch]))

@@ -136,7 +136,10 @@ def convert_to(term: Term, type_: DataType, expression_context: ExpressionContex
     if term.type.kind is TypeKind.VARBINARY and type_.kind not in (TypeKind.VARBINARY, TypeKind.VARCHAR):
         raise TypeMismatchError(f"{term.type} cannot be cast to {type_}")
     if type_.kind in (TypeKind.VARCHAR, TypeKind.NCHAR):
-        return Term(truncate_text(to_text(term), type_), type_)
+        text = to_text(term)
+        # Clients, files and other engines take it for granted that a text is UTF-8.
+        text = call("make_valid_utf8", text) if term.type.kind is TypeKind.VARBINARY else text
+        return Term(truncate_text(text, type_), type_)
     if type_.kind is TypeKind.BOOL:
         return Term(as_bool(term), type_)
     if type_.kind is TypeKind.TIMESTAMP:
