@@ -132,12 +132,11 @@ class AirflowClient:
         """Return the active assets whose URIs begin with a text."""
         return self._pages("/api/v2/assets", {"uri_pattern": f"{uri_prefix}%", "only_active": True}, "assets")
 
-    def last_asset_event(self, asset_id: int, extra: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the extra of the latest event of an asset whose extra has some values; None if no recent one has them."""
+    def asset_events(self, asset_id: int) -> list[dict[str, Any]]:
+        """Return the latest events of an asset, the latest first."""
         filters = {"asset_id": asset_id, "order_by": "-timestamp", "limit": PAGE_SIZE}
-        events = self._get("/api/v2/assets/events", filters)["asset_events"]
-        extras = (dict(event["extra"] or {}) for event in events)
-        return next((found for found in extras if extra.items() <= found.items()), None)
+        events: list[dict[str, Any]] = self._get("/api/v2/assets/events", filters)["asset_events"]
+        return events
 
     def post_asset_event(self, asset_id: int, extra: Mapping[str, Any], partition_key: str | None = None) -> None:
         """Post an event of an asset."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.jobs.registry import is_known, kind_of
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from headrace.context import Context
     from headrace.runtime.airflow import AirflowClient
 
+QUIET_S: Final = 5.0
+"""How long an event waits for one before it. A scheduler that is about to start the runs of that forgets what comes meanwhile."""
 MAX_DAYS: Final = 31
 """Days that one pass reports as complete."""
 DAY_MS: Final = 86_400_000
@@ -77,8 +79,15 @@ class AssetEvents:
 
 
 def post_events(client: AirflowClient, asset: int, record: JobRecord, reached: Reached) -> None:
-    """Post an event if a job has come further than the last one says, and one for each day (UTC) that is complete since then."""
-    last = client.last_asset_event(asset, {"job_id": record.definition.id})
+    """Post an event if a job has come further than the last one says, and one for each day (UTC) that is complete since then.
+
+    Soon after another event of the asset, this is left to the next pass.
+    """
+    events = client.asset_events(asset)
+    if events and is_recent(events[0]["timestamp"]):
+        return
+    extras = (dict(event["extra"] or {}) for event in events)
+    last = next((extra for extra in extras if extra.get("job_id") == record.definition.id), None)
     since = None if last is None else parse_instant(last["until"])
     if since is not None and reached.until <= since:
         return
@@ -95,6 +104,11 @@ def post_events(client: AirflowClient, asset: int, record: JobRecord, reached: R
     }
     # Last, since the next pass continues from it: days may be reported twice after a failure, but none is left out.
     client.post_asset_event(asset, extra)
+
+
+def is_recent(timestamp: str) -> bool:
+    """Return whether Airflow may not have started the runs of an event yet, and so may start none for another one."""
+    return datetime.now(UTC) - datetime.fromisoformat(timestamp) < timedelta(seconds=QUIET_S)
 
 
 def complete_days(since: int | None, until: int) -> list[date]:
