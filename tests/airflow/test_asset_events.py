@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from headrace.catalog import Catalog
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import JobCounters, JobProgress
-from headrace.runtime.asset_events import DAY_MS, MAX_DAYS, AssetEvents, complete_days
+from headrace.runtime.asset_events import DAY_MS, MAX_DAYS, QUIET_S, AssetEvents, complete_days
 from headrace.runtime.dag_ids import asset_uri, table_uri
 from headrace.settings import Settings, current, load
 from tests.airflow.rest_server import Server
@@ -36,8 +36,8 @@ def have_asset(server: Server, scheduled: list[dict[str, str]]) -> None:
     server.answers["GET", ASSETS] = (200, {"assets": [{"id": 7, "uri": URI, "scheduled_dags": scheduled}], "total_entries": 1})
 
 
-def have_events(server: Server, *extras: dict[str, Any]) -> None:
-    server.answers["GET", EVENTS] = (200, {"asset_events": [{"extra": extra} for extra in extras]})
+def have_events(server: Server, *extras: dict[str, Any], timestamp: str = "2026-01-01T00:00:00Z") -> None:
+    server.answers["GET", EVENTS] = (200, {"asset_events": [{"extra": extra, "timestamp": timestamp} for extra in extras]})
 
 
 def reach(catalog: Catalog, watermark: int, rows: int) -> None:
@@ -63,6 +63,19 @@ def test_an_event_has_what_was_written_since_the_last_one(events: AssetEvents, s
     events.post()
     second = event("1970-01-03T00:03:00.000+00:00", 4, 14, "1970-01-03T00:01:00.000+00:00")
     assert server.bodies("POST", EVENTS)[2:] == [second]
+
+
+def test_an_event_waits_while_airflow_may_start_the_runs_of_the_one_before(
+    events: AssetEvents, server: Server, catalog: Catalog
+) -> None:
+    add_stream(catalog)
+    reach(catalog, MINUTE, 3)
+    have_events(server, {}, timestamp=datetime.now(UTC).isoformat())
+    events.post()
+    assert server.bodies("POST", EVENTS) == []
+    have_events(server, {}, timestamp=(datetime.now(UTC) - timedelta(seconds=2 * QUIET_S)).isoformat())
+    events.post()
+    assert server.bodies("POST", EVENTS)[-1] == event("1970-01-01T00:01:00.000+00:00", 3, 3)
 
 
 def test_a_stream_of_the_same_name_begins_anew(events: AssetEvents, server: Server, catalog: Catalog) -> None:
