@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from headrace.compute.columnar.arrays import refuse
 from headrace.compute.columnar.columns import Arrays, as_array, decoded, plain
-from headrace.compute.columnar.expressions import MAX_PRECISION, evaluate
+from headrace.compute.columnar.expressions import evaluate
+from headrace.compute.columnar.numbers import MAX_PRECISION
 from headrace.compute.columnar.partials import MAX_SUM, is_ordered
 from headrace.compute.columnar.runs import Bools, Int64s, Runs, combined, marks, ranks, running_maximum, to_numpy
 from headrace.compute.nodes import Column, Node, Operation, Over, PythonCall, UnsupportedError
@@ -63,7 +64,7 @@ def values_over(over: Over, columns: Arrays, size: int) -> pa.Array:
     function = FUNCTIONS.get((name, frame_of(over)))
     if function is None:
         raise UnsupportedError(name)
-    rows = SortedRows(Runs.of(marks([groups[order]], size)), bool(over.order), over.frame, over.ignores_nulls)
+    rows = SortedRows(Runs.of(marks([groups[order]], size)), over.frame, over.ignores_nulls)
     values = function(rows, *arrays)
     inverse = np.empty(size, np.int64)
     inverse[order] = np.arange(size)
@@ -120,7 +121,6 @@ class SortedRows:
     """Rows in the order of groups, and of time in each."""
 
     groups: Runs
-    is_in_order: bool
     frame: str
     ignores_nulls: bool
 

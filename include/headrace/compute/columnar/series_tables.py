@@ -116,7 +116,7 @@ def aligned(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     ordered = rows.sort_by(TIME)
     ticks = to_numpy(ordered[TIME].combine_chunks().cast(pa.int64()))
     runs = Runs.of(marks([ticks], len(ticks)))
-    sorted_rows = SortedRows(runs, True, "", ignores_nulls=False)
+    sorted_rows = SortedRows(runs, "", ignores_nulls=False)
     columns = {TIME: ordered[TIME].take(pa.array(runs.starts))}
     for name in names:
         values = ordered[name].combine_chunks()
