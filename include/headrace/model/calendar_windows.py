@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.model.time import MONTHS_BEFORE_1970, Duration, Precision
-from headrace.model.windows import Int64s, Windows
+from headrace.model.windows import Int64s, Windows, copies
 from headrace.model.zones import DAY_SECONDS, max_change, reorders_days, zone_clock
 
 
@@ -84,8 +84,8 @@ class CalendarGrid:
         """Return the windows that start in gaps between two windows, and the gap of each, ordered by gap and start."""
         first = self._number(self._wall(starts)) - self._margin
         counts = np.maximum(self._number(self._wall(ends)) + self._margin - first + 1, 0)
-        gap = np.repeat(np.arange(len(counts)), counts)
-        numbers = first[gap] + np.arange(len(gap)) - np.repeat(np.cumsum(counts) - counts, counts)
+        gap, within = copies(counts)
+        numbers = first[gap] + within
         start, end, exists = self._windows(numbers)
         inside = np.flatnonzero(exists & (starts[gap] < start) & (start < ends[gap]))
         inside = inside[np.lexsort((start[inside], gap[inside]))]

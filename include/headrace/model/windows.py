@@ -12,6 +12,12 @@ Int64s = npt.NDArray[np.int64]
 Instants = TypeVar("Instants", int, Int64s)
 
 
+def copies(counts: Int64s) -> tuple[Int64s, Int64s]:
+    """Return for each copy of several things which one it is of, and its number, from 0, among the copies of that."""
+    of = np.repeat(np.arange(len(counts)), counts)
+    return of, np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
 @dataclass(frozen=True)
 class Windows:
     """Windows, by their first and last instants."""
@@ -87,8 +93,7 @@ class WindowGrid:
     def between(self, starts: Int64s, ends: Int64s) -> tuple[Int64s, Windows]:
         """Return the windows that start in gaps between two windows, and the gap of each, ordered by gap and start."""
         counts = self._counts(starts, ends)
-        gap = np.repeat(np.arange(len(counts)), counts)
-        number = np.arange(len(gap)) - np.repeat(np.cumsum(counts) - counts, counts)
+        gap, number = copies(counts)
         return gap, self._at(starts[gap] + (number + 1) * self.step)
 
     def _counts(self, starts: Int64s, ends: Int64s) -> Int64s:

@@ -20,6 +20,7 @@ from headrace.compute.plan import Plan
 from headrace.compute.sql_text import at_present
 from headrace.compute.types import spark_type
 from headrace.model.types import DataType
+from headrace.model.windows import copies
 
 MAX_ROWS: Final = 2_000_000
 """Rows that a step may make of others at most."""
@@ -60,10 +61,9 @@ class ArrowRows:
         first, last = (to_numpy(ends[name].combine_chunks()).astype(np.int64) for name in ("first", "last"))
         counts = np.maximum(last - first + 1, 0)
         refuse(float(counts.astype(np.float64).sum()) > MAX_ROWS, "too many rows")
-        row = np.repeat(np.arange(len(counts)), counts)
+        row, within = copies(counts)
         refuse_bytes(self.table, row)
-        number = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + first[row]
-        return ArrowRows(self.plan, self.table.take(pa.array(row)).append_column(repetition.number, pa.array(number)))
+        return ArrowRows(self.plan, self.table.take(pa.array(row)).append_column(repetition.number, pa.array(first[row] + within)))
 
     def or_row(self, columns: Mapping[str, Node], types: Mapping[str, DataType]) -> ArrowRows:
         """See `Frame`."""

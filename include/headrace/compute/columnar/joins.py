@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute.columnar.arrays import refuse
-from headrace.compute.columnar.columns import as_array, decoded, evaluate_all, plain, refuse_bytes, to_arrays
-from headrace.compute.columnar.expressions import evaluate
+from headrace.compute.columnar.columns import decoded, evaluate_all, refuse_bytes, to_arrays
+from headrace.compute.columnar.over import array_of
 from headrace.compute.columnar.partials import is_ordered
 from headrace.compute.columnar.runs import Bools, Int64s, combined, ranks, to_numpy
 from headrace.compute.nodes import Node, Operation, both, columns_of
 from headrace.compute.plan import AsofMatch
+from headrace.model.windows import copies
 
 MAX_PAIRS: Final = 5_000_000
 """Pairs of rows for which a condition is evaluated, at most."""
@@ -49,7 +50,7 @@ def asof_join(match: AsofMatch, left: pa.Table, right: pa.Table) -> pa.Table:
     places = combined([groups, instants], len(groups))
     size = driving.num_rows
     rows = np.flatnonzero(is_present[size:])
-    order = ranks(decoded(array_of(match.order, others)))
+    order = ranks(array_of(match.order, to_arrays(others), others.num_rows))
     ordered = rows[np.lexsort((order[rows], places[size:][rows]))]
     start, end = (np.searchsorted(groups[size:][ordered], groups[:size], side) for side in ("left", "right"))
     before = np.searchsorted(places[size:][ordered], places[:size], "right" if match.operator in (">=", "<") else "left")
@@ -60,20 +61,14 @@ def asof_join(match: AsofMatch, left: pa.Table, right: pa.Table) -> pa.Table:
         last = np.minimum(first + match.limit, end)
     counts = np.where(is_present[:size], np.maximum(last - first, 0), 0)
     refuse(int(counts.sum()) > MAX_PAIRS, "too many pairs of rows")
-    copies = np.maximum(counts, 1)
-    row = np.repeat(np.arange(size), copies)
-    at = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies)
+    row, within = copies(np.maximum(counts, 1))
+    at = first[row] + within
     chosen = np.where(counts[row] > 0, ordered[np.minimum(at, max(len(ordered) - 1, 0))] if len(ordered) else -1, -1)
     return beside(driving, row, others, chosen)
 
 
-def array_of(node: Node, rows: pa.Table) -> pa.Array:
-    columns = to_arrays(rows)
-    return as_array(evaluate(node, plain(node, columns)), rows.num_rows)
-
-
 def instants_of(node: Node, rows: pa.Table) -> Int64s:
-    instants = array_of(node, rows)
+    instants = array_of(node, to_arrays(rows), rows.num_rows)
     refuse(bool(instants.null_count), "an instant that is NULL")
     return to_numpy(instants).astype(np.int64)
 
@@ -99,8 +94,7 @@ def matches(left: pa.Table, right: pa.Table, condition: Node | None) -> tuple[In
     left_index, right_index = equal_pairs(left, right, keys)
     if rest:
         columns = to_arrays(beside(left, left_index, right, right_index))
-        remaining = both(*rest)
-        mask = as_array(evaluate(remaining, plain(remaining, columns)), len(left_index))
+        mask = array_of(both(*rest), columns, len(left_index))
         is_met = to_numpy(mask.fill_null(False)).astype(np.bool_)
         left_index, right_index = left_index[is_met], right_index[is_met]
     return left_index, right_index
@@ -157,5 +151,5 @@ def pairs_of(left: Int64s, right: Int64s, has_left: Bools, has_right: Bools) -> 
     counts = np.where(has_left, last - first, 0)
     total = int(counts.sum())
     refuse(total > MAX_PAIRS, "too many pairs of rows")
-    offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(np.arange(len(left)), counts), order[np.repeat(first, counts) + offsets]
+    row, within = copies(counts)
+    return row, order[first[row] + within]

@@ -59,7 +59,7 @@ from headrace.compute.windows.row_runs import window_numbers
 from headrace.compute.windows.segments import ATTRIBUTES, key_columns, prepared_columns
 from headrace.model.calendar_windows import CalendarGrid
 from headrace.model.types import TypeKind
-from headrace.model.windows import WindowGrid
+from headrace.model.windows import WindowGrid, copies
 
 MAX_WINDOWS: Final = 1_000_000
 """Windows of a range, for which there are arrays."""
@@ -122,9 +122,7 @@ def number_counts(first: Int64s, count: Int64s, groups: Runs, window: CountWindo
     earliest = np.where(is_row, earliest, latest)
     if window.sliding == window.count:
         return Numbered(np.arange(len(first)), latest)
-    copies = latest - earliest + 1
-    index = np.repeat(np.arange(len(first)), copies)
-    offset = np.arange(len(index)) - np.repeat(np.cumsum(copies) - copies, copies)
+    index, offset = copies(latest - earliest + 1)
     # A row is in several windows, so that those of a group have to be brought together.
     group, number = groups.of_row[index], earliest[index] + offset
     order = np.lexsort((number, group))

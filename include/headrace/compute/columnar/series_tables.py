@@ -18,6 +18,7 @@ from headrace.compute.nodes import TIME, Column, Node, either
 from headrace.compute.plan import WEND, WSTART, Plan
 from headrace.compute.plan_sources import SLOT, Regrouping, RowGroup, Scan, SeriesRows
 from headrace.compute.windows.segments import key_columns
+from headrace.model.windows import copies
 
 DEVICE: Final = "device"
 MAX_COPIES: Final = 5_000_000
@@ -76,18 +77,18 @@ def side(
     if source.slots > 1:
         arrays, size = with_slots(arrays, size, source.slots)
     if source.groups:
-        arrays, size, key = *with_groups(arrays, size, key, source.groups), GROUP
+        arrays, size, key = *with_groups(arrays, key, source.groups), GROUP
     return to_table(evaluate_all({TIME: Column(time), DEVICE: Column(key), **{name: node for node, name in columns}}, arrays, size))
 
 
 def with_slots(arrays: Arrays, size: int, slots: int) -> tuple[Arrays, int]:
     """Return copies of each row, numbered."""
     refuse(size * slots > MAX_COPIES or size * slots * len(arrays) > MAX_CELLS, "too many copies of rows")
-    copies = take(arrays, np.repeat(np.arange(size), slots))
-    return copies | {SLOT: pa.array(np.tile(np.arange(slots, dtype=np.int32), size))}, size * slots
+    repeated = take(arrays, np.repeat(np.arange(size), slots))
+    return repeated | {SLOT: pa.array(np.tile(np.arange(slots, dtype=np.int32), size))}, size * slots
 
 
-def with_groups(arrays: Arrays, size: int, key: str, groups: Sequence[RowGroup]) -> tuple[Arrays, int]:
+def with_groups(arrays: Arrays, key: str, groups: Sequence[RowGroup]) -> tuple[Arrays, int]:
     """Return a copy of each row for each group of its device."""
     of_device: dict[str, list[int]] = {}
     for number, group in enumerate(groups):
@@ -96,10 +97,9 @@ def with_groups(arrays: Arrays, size: int, key: str, groups: Sequence[RowGroup])
     own = [of_device.get(device, []) for device in encoded.dictionary.to_pylist()]
     devices = to_numpy(encoded.indices).astype(np.int64)
     counts = np.array([len(numbers) for numbers in own], np.int64)[devices] if own else np.empty(0, np.int64)
-    copies = int(counts.sum())
-    refuse(copies > MAX_COPIES or copies * len(arrays) > MAX_CELLS, "too many copies of rows")
-    row = np.repeat(np.arange(size), counts)
-    within = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    total = int(counts.sum())
+    refuse(total > MAX_COPIES or total * len(arrays) > MAX_CELLS, "too many copies of rows")
+    row, within = copies(counts)
     first = np.concatenate(([0], np.cumsum([len(numbers) for numbers in own])))[:-1].astype(np.int64)
     flat = np.array([number for numbers in own for number in numbers], np.int64)
     chosen = pa.array(flat[first[devices[row]] + within] if len(row) else np.empty(0, np.int64))
@@ -130,9 +130,9 @@ def regrouped(regrouping: Regrouping, rows: pa.Table) -> pa.Table:
     arrays, size = to_arrays(rows), rows.num_rows
     if regrouping.filter is not None:
         arrays, size = passing(arrays, size, regrouping.filter)
-    copies, size = with_slots(arrays, size, regrouping.slots)
+    arrays, size = with_slots(arrays, size, regrouping.slots)
     nodes = {TIME: regrouping.time, **{name: node for node, name in regrouping.columns}}
-    return with_values(to_table(evaluate_all(nodes, copies, size)), [name for _, name in regrouping.columns])
+    return with_values(to_table(evaluate_all(nodes, arrays, size)), [name for _, name in regrouping.columns])
 
 
 def empty_windows(plan: Plan, source: SeriesRows, ends: tuple[Int64s, Int64s] | None) -> tuple[Arrays, int]:

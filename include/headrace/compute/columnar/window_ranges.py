@@ -12,7 +12,7 @@ from headrace.compute.columnar.runs import Bools, Int64s
 from headrace.compute.plan import Plan
 from headrace.compute.window_plans import RangeWindow
 from headrace.compute.windows.ranges import calendar_windows, range_bounds
-from headrace.model.windows import WindowGrid
+from headrace.model.windows import WindowGrid, copies
 
 MAX_OVERLAPS: Final = 20
 """Windows that may contain one row; with more, Spark explodes the rows."""
@@ -44,9 +44,8 @@ class WindowRange:
         instants = ticks - self.shift
         if self.grid is None:
             first, end = np.searchsorted(self.lasts, instants, "left"), np.searchsorted(self.starts, instants, "right")
-            counts = np.maximum(end - first, 0)
-            rows = np.repeat(np.arange(len(instants)), counts)
-            return rows, first[rows] + np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+            rows, within = copies(np.maximum(end - first, 0))
+            return rows, first[rows] + within
         assigned, starts = self.grid.assign(instants)
         numbers = (starts - self.grid.offset) // self.grid.step
         if assigned is None or not self.grid.overlaps:

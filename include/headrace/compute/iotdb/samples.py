@@ -17,6 +17,7 @@ from headrace.compute.iotdb.outliers import OUTLIERS, outlier_indexes, top_index
 from headrace.compute.iotdb.types import EXECUTION_ERROR, NUMERIC, Attributes, check_inputs, type_error
 from headrace.errors import LimitError
 from headrace.model.types import DOUBLE, TypeKind
+from headrace.model.windows import copies
 
 Array = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]
@@ -142,9 +143,8 @@ def window_rows(times: Array, sliding: SlidingWindows) -> tuple[Places, Places]:
     if (total := counts.sum(dtype=np.float64)) > MAX_WINDOW_ROWS:
         message = f"m4 reads {total:.0f} rows, since its windows overlap; at most {MAX_WINDOW_ROWS} are possible"
         raise LimitError(message, hint="make 'slidingStep' longer").with_status(EXECUTION_ERROR)
-    places = np.repeat(np.arange(len(times)), counts)
-    within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
-    windows = np.repeat(oldest, counts) + within
+    places, within = copies(counts)
+    windows = oldest[places] + within
     order = np.lexsort((places, windows))
     starts = np.flatnonzero(np.diff(windows[order], prepend=-1))
     return places[order], starts

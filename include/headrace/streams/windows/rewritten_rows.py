@@ -17,6 +17,7 @@ from headrace.compute.plan import FIRST_ROW, IS_START, ROW_COUNT, WEND, WSTART
 from headrace.compute.window_plans import CountWindow, EventWindow
 from headrace.compute.windows import ATTRIBUTES, key_columns
 from headrace.compute.windows.numbering import WINDOW_NUMBER
+from headrace.model.windows import copies
 from headrace.storage.row_matching import row_ids
 from headrace.streams.windows.change_batch import NEVER, Bools, Int64s, RowKind, to_numpy
 from headrace.streams.windows.lateness import BatchSegments
@@ -110,13 +111,13 @@ def segments_to_add(
     start, end = to_numpy(windows[WSTART]).astype(np.int64), to_numpy(windows[WEND]).astype(np.int64)
     order = np.lexsort((end, start, window_group))
     first, last = find_windows(window_group[order], start[order], end[order], row_group, segments.start[rows])
-    count = np.maximum(last - first, 0)
-    window = order[np.repeat(first, count) + np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)]
+    row, within = copies(np.maximum(last - first, 0))
+    window = order[first[row] + within]
     number = window_numbers(plan, windows)
     touched = included.copy()
     touched[window] = True
     columns = list(segment_columns(plan))
-    once_more = added.take(pa.array(np.repeat(np.arange(len(rows)), count))).select(columns)
+    once_more = added.take(pa.array(row)).select(columns)
     if isinstance(plan.window, CountWindow):
         once_more = once_more.set_column(columns.index(ROW_COUNT), ROW_COUNT, pa.array(np.zeros(len(window), np.int64)))
     parts = [
