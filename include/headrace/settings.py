@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import getpass
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
@@ -14,8 +13,18 @@ from headrace.errors import ConfigurationError
 from headrace.model.addresses import parse_networks
 from headrace.model.dag_options import parse_dag_options
 from headrace.model.egress import parse_locations, parse_rules
+from headrace.model.masking import mask_secrets
 from headrace.model.page_users import parse_page_users
-from headrace.model.setting_fields import PREFIX, Secret, SettingField, environment_values
+from headrace.model.setting_fields import (
+    PREFIX,
+    Secret,
+    SettingField,
+    environment_values,
+    find_project,
+    non_negative,
+    positive,
+    setting,
+)
 from headrace.model.snodes import MAX_LEASE_MS
 from headrace.model.spark_options import check_java_options, mask_options, parse_spark_options
 from headrace.model.streams import MAX_STREAMS_PER_DATABASE
@@ -24,21 +33,6 @@ from headrace.model.tables import HISTORY_HOURS
 MEMORY_PATTERN: Final = r"^\d+[kmgtKMGT]$"
 MAY_HAVE_SECRETS: Final = frozenset({"airflow_database_url", "catalog_url", "driver_java_options", "secret_key", "spark_options"})
 """Settings whose invalid values are not shown."""
-
-
-def setting(default: Any, description: str, **constraints: Any) -> Any:
-    return SettingField(default, description, **constraints)
-
-
-positive: Final = functools.partial(setting, ge=1)
-non_negative: Final = functools.partial(setting, ge=0)
-
-
-def find_project() -> Path:
-    """Return the checkout that this module belongs to, or the folder that the installed package has in its place."""
-    package = Path(__file__).resolve().parent
-    installed = package / "project"
-    return installed if installed.exists() else package.parents[1]
 
 
 class Settings:
@@ -492,12 +486,6 @@ class Settings:
 
 
 Settings.fields = {name: field for name, field in vars(Settings).items() if isinstance(field, SettingField)}
-
-
-def mask_secrets(text: str) -> str:
-    """Hide the password of a URL, before the host or among the options; other texts stay as they are."""
-    text = re.sub(r"(?<=://)([^/?#@:]*):[^/?#]*@", r"\1:***@", text)
-    return re.sub(r"(?i)([?&;][^=&;]*(?:password|secret|token|key)[^=&;]*=)[^&;]*", r"\1***", text)
 
 
 def load(**overrides: Any) -> Settings:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.model.masking import mask_secrets
 from headrace.runtime.airflow_settings import settings_environment
-from headrace.settings import Settings, load, mask_secrets
+from headrace.settings import Settings, load
 
 TOKEN = "t0ken"
 PASSWORD = "pa55word"

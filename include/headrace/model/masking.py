@@ -55,3 +55,9 @@ def _mask_attribute(attribute: re.Match[str]) -> str:
     if not SECRET_KEY.search(key) or REFERENCE.fullmatch(value):
         return attribute[0]
     return f"{beginning}{single or double}{'*' * len(value)}"
+
+
+def mask_secrets(text: str) -> str:
+    """Hide the password of a URL, before the host or among the options; other texts stay as they are."""
+    text = re.sub(r"(?<=://)([^/?#@:]*):[^/?#]*@", r"\1:***@", text)
+    return re.sub(r"(?i)([?&;][^=&;]*(?:password|secret|token|key)[^=&;]*=)[^&;]*", r"\1***", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -113,3 +114,19 @@ def environment_values(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the texts of settings in an environment, by the names of the settings. The case of variables does not matter."""
     upper = ((name.upper(), text) for name, text in environment.items())
     return {name.removeprefix(PREFIX).lower(): text for name, text in upper if name.startswith(PREFIX)}
+
+
+def setting(default: Any, description: str, **constraints: Any) -> Any:
+    """Declare a setting; its type is that of the annotation."""
+    return SettingField(default, description, **constraints)
+
+
+positive: Final = functools.partial(setting, ge=1)
+non_negative: Final = functools.partial(setting, ge=0)
+
+
+def find_project() -> Path:
+    """Return the checkout that this package belongs to, or the folder that the installed package has in its place."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "project"
+    return installed if installed.exists() else package.parents[1]

@@ -92,8 +92,8 @@ class SortedLists:
 
 def at(values: Numbers, index: Int64s) -> Numbers:
     """Return values at some positions; any if there are none."""
-    found = values[np.minimum(index, len(values) - 1)] if len(values) else np.zeros(len(index), values.dtype)
-    return cast("Numbers", found)
+    chosen = values[np.minimum(index, len(values) - 1)] if len(values) else np.zeros(len(index), values.dtype)
+    return cast("Numbers", chosen)
 
 
 def quantiles(fractions: Sequence[float]) -> Callable[[pa.ListArray], pa.Array]:
@@ -102,14 +102,14 @@ def quantiles(fractions: Sequence[float]) -> Callable[[pa.ListArray], pa.Array]:
 
 
 def quantiles_of(fractions: tuple[float, ...], lists: pa.ListArray) -> pa.Array:
-    found = SortedLists.of(lists)
-    values, columns = to_numpy(found.elements).astype(np.float64), []
+    ordered = SortedLists.of(lists)
+    values, columns = to_numpy(ordered.elements).astype(np.float64), []
     for fraction in fractions:
-        rank = fraction * np.maximum(found.sizes - 1, 0)
-        low, high = (at(values, found.starts + side.astype(np.int64)) for side in (np.floor(rank), np.ceil(rank)))
+        rank = fraction * np.maximum(ordered.sizes - 1, 0)
+        low, high = (at(values, ordered.starts + side.astype(np.int64)) for side in (np.floor(rank), np.ceil(rank)))
         with np.errstate(all="ignore"):
             columns.append(low + (high - low) * (rank - np.floor(rank)))
-    is_empty = found.sizes == 0
+    is_empty = ordered.sizes == 0
     if len(columns) == 1:
         return pa.array(columns[0], mask=is_empty)
     flat = np.stack(columns, axis=1)[~is_empty].ravel()
@@ -119,28 +119,28 @@ def quantiles_of(fractions: tuple[float, ...], lists: pa.ListArray) -> pa.Array:
 
 def most_frequent(lists: pa.ListArray) -> pa.Array:
     """Return the most frequent value of each list, the least of several."""
-    found = SortedLists.of(lists)
-    size, lists_of = len(found.elements), np.repeat(np.arange(len(found.sizes)), found.sizes)
-    runs = Runs.of(marks([lists_of, ranks(found.elements)], size))
+    ordered = SortedLists.of(lists)
+    size, lists_of = len(ordered.elements), np.repeat(np.arange(len(ordered.sizes)), ordered.sizes)
+    runs = Runs.of(marks([lists_of, ranks(ordered.elements)], size))
     owner = lists_of[runs.starts]
     best = np.lexsort((np.arange(len(owner)), -runs.lengths, owner))
     _, first = np.unique(owner[best], return_index=True)
-    index = np.full(len(found.sizes), -1, np.int64)
+    index = np.full(len(ordered.sizes), -1, np.int64)
     index[owner[best[first]]] = runs.starts[best[first]]
-    values = found.elements.take(pa.array(index, mask=index < 0))
+    values = ordered.elements.take(pa.array(index, mask=index < 0))
     return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
 
 
 def first_most_frequent(lists: pa.ListArray) -> pa.Array:
     """Return the most frequent value of the points of each list; of several, the first to appear."""
-    found = SortedLists.of(lists)
-    values, times = pc.struct_field(found.elements, "v"), found.field("t").astype(np.int64)
-    owners = np.repeat(np.arange(len(found.sizes)), found.sizes)
+    ordered = SortedLists.of(lists)
+    values, times = pc.struct_field(ordered.elements, "v"), ordered.field("t").astype(np.int64)
+    owners = np.repeat(np.arange(len(ordered.sizes)), ordered.sizes)
     runs = Runs.of(marks([owners, ranks(values)], len(values)))
     owner = owners[runs.starts]
     best = np.lexsort((times[runs.starts], -runs.lengths, owner))
     _, first = np.unique(owner[best], return_index=True)
-    index = np.full(len(found.sizes), -1, np.int64)
+    index = np.full(len(ordered.sizes), -1, np.int64)
     chosen = best[first]
     index[owner[chosen]] = runs.starts[chosen] + runs.lengths[chosen] - 1
     return values.take(pa.array(index, mask=index < 0))
@@ -152,43 +152,43 @@ def run_counts(sign: str, length: int) -> Callable[[pa.ListArray], pa.Array]:
 
 
 def count_runs(sign: str, length: int, lists: pa.ListArray) -> pa.Array:
-    found = SortedLists.of(lists)
-    is_true = found.field("v").astype(np.bool_)
-    owners = np.repeat(np.arange(len(found.sizes)), found.sizes)
+    ordered = SortedLists.of(lists)
+    is_true = ordered.field("v").astype(np.bool_)
+    owners = np.repeat(np.arange(len(ordered.sizes)), ordered.sizes)
     runs = Runs.of(marks([owners, is_true], len(is_true)))
     is_counted = is_true[runs.starts] & COMPARED[sign](runs.lengths, length)
-    return pa.array(np.bincount(owners[runs.starts][is_counted], minlength=len(found.sizes)).astype(np.int64))
+    return pa.array(np.bincount(owners[runs.starts][is_counted], minlength=len(ordered.sizes)).astype(np.int64))
 
 
 def mean_over_time(lists: pa.ListArray) -> pa.Array:
     """Return the mean of the line through the points of each list, or the value of points at one instant."""
-    found = SortedLists.of(lists)
-    return mean_between(found, found.points(found.starts), found.points(found.last), np.zeros(len(found.sizes)))
+    ordered = SortedLists.of(lists)
+    return mean_between(ordered, ordered.points(ordered.starts), ordered.points(ordered.last), np.zeros(len(ordered.sizes)))
 
 
 def mean_over_window(lists: pa.ListArray, starts: pa.Array, lasts: pa.Array) -> pa.Array:
     """Return the mean of the line through the points, which reaches the ends of a window if there are points `b` and `a` beyond."""
-    found = SortedLists.of(lists)
-    first, last = found.points(found.starts), found.points(found.last)
-    begin = found.edge(first, found.starts, "b", to_numpy(starts).astype(np.int64), np.less)
-    end = found.edge(last, found.last, "a", to_numpy(lasts).astype(np.int64), np.greater)
+    ordered = SortedLists.of(lists)
+    first, last = ordered.points(ordered.starts), ordered.points(ordered.last)
+    begin = ordered.edge(first, ordered.starts, "b", to_numpy(starts).astype(np.int64), np.less)
+    end = ordered.edge(last, ordered.last, "a", to_numpy(lasts).astype(np.int64), np.greater)
     with np.errstate(all="ignore"):
         before = (begin.values + first.values) / 2 * (first.times - begin.times)
         area = before + (last.values + end.values) / 2 * (end.times - last.times)
-    return mean_between(found, begin, end, area)
+    return mean_between(ordered, begin, end, area)
 
 
-def mean_between(found: SortedLists, begin: Ends, end: Ends, area: Doubles) -> pa.Array:
+def mean_between(ordered: SortedLists, begin: Ends, end: Ends, area: Doubles) -> pa.Array:
     """Return the mean of the line from `begin` through the points to `end`; `area` is that before and after the points."""
-    times, values = found.field("t").astype(np.int64), found.field("v").astype(np.float64)
+    times, values = ordered.field("t").astype(np.int64), ordered.field("v").astype(np.float64)
     terms = np.zeros(len(values))
     with np.errstate(all="ignore"):
         terms[1:] = (values[1:] + values[:-1]) / 2 * (times[1:] - times[:-1])
-        terms[found.starts[found.sizes > 0]] = 0.0
+        terms[ordered.starts[ordered.sizes > 0]] = 0.0
         span = end.times - begin.times
-        total = found.sums(terms) + area
-        mean = np.where(span == 0, at(values, found.starts), total / np.where(span == 0, 1, span))
-    return pa.array(mean, mask=found.sizes == 0)
+        total = ordered.sums(terms) + area
+        mean = np.where(span == 0, at(values, ordered.starts), total / np.where(span == 0, 1, span))
+    return pa.array(mean, mask=ordered.sizes == 0)
 
 
 def rate_of_last(ticks_per_second: int) -> Callable[[pa.ListArray], pa.Array]:
@@ -197,14 +197,18 @@ def rate_of_last(ticks_per_second: int) -> Callable[[pa.ListArray], pa.Array]:
 
 
 def last_rate(ticks_per_second: int, lists: pa.ListArray) -> pa.Array:
-    found = SortedLists.of(lists)
-    times, values, before = found.field("t").astype(np.int64), found.field("v").astype(np.float64), np.maximum(found.last - 1, 0)
-    last, previous = at(values, found.last), at(values, before)
-    seconds = (at(times, found.last) - at(times, before)) / float(ticks_per_second)
+    ordered = SortedLists.of(lists)
+    times, values, before = (
+        ordered.field("t").astype(np.int64),
+        ordered.field("v").astype(np.float64),
+        np.maximum(ordered.last - 1, 0),
+    )
+    last, previous = at(values, ordered.last), at(values, before)
+    seconds = (at(times, ordered.last) - at(times, before)) / float(ticks_per_second)
     is_less = (last < previous) | (np.isnan(previous) & ~np.isnan(last))
     with np.errstate(all="ignore"):
         rate = np.where(is_less, last, last - previous) / np.where(seconds == 0, 1.0, seconds)
-    return pa.array(rate, mask=(found.sizes < 2) | (seconds == 0))
+    return pa.array(rate, mask=(ordered.sizes < 2) | (seconds == 0))
 
 
 def lines(start: float, step: float) -> Callable[[pa.ListArray], pa.Array]:
@@ -213,12 +217,12 @@ def lines(start: float, step: float) -> Callable[[pa.ListArray], pa.Array]:
 
 
 def fitted_lines(start: float, step: float, lists: pa.ListArray) -> pa.Array:
-    found = SortedLists.of(lists)
-    values = found.field("v").astype(np.float64)
-    number = np.arange(len(values)) - np.repeat(found.starts, found.sizes)
+    ordered = SortedLists.of(lists)
+    values = ordered.field("v").astype(np.float64)
+    number = np.arange(len(values)) - np.repeat(ordered.starts, ordered.sizes)
     with np.errstate(all="ignore"):
         x = start + number * step
-        n, sums = found.sizes, [found.sums(terms) for terms in (x, values, x * values, x * x)]
+        n, sums = ordered.sizes, [ordered.sums(terms) for terms in (x, values, x * values, x * x)]
         sum_x, sum_y, sum_xy, sum_xx = sums
         mean = sum_x / np.maximum(n, 1)
         rise, run = sum_xy - sum_y * mean, sum_xx - sum_x * mean
