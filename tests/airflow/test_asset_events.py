@@ -78,6 +78,14 @@ def test_an_event_waits_while_airflow_may_start_the_runs_of_the_one_before(
     assert server.bodies("POST", EVENTS)[-1] == event("1970-01-01T00:01:00.000+00:00", 3, 3)
 
 
+def test_an_event_waits_for_none_of_the_future(events: AssetEvents, server: Server, catalog: Catalog) -> None:
+    add_stream(catalog)
+    reach(catalog, MINUTE, 3)
+    have_events(server, {}, timestamp=(datetime.now(UTC) + timedelta(days=1)).isoformat())
+    events.post()
+    assert server.bodies("POST", EVENTS)[-1] == event("1970-01-01T00:01:00.000+00:00", 3, 3)
+
+
 def test_a_stream_of_the_same_name_begins_anew(events: AssetEvents, server: Server, catalog: Catalog) -> None:
     add_stream(catalog)
     reach(catalog, MINUTE, 3)

@@ -107,8 +107,11 @@ def post_events(client: AirflowClient, asset: int, record: JobRecord, reached: R
 
 
 def is_recent(timestamp: str) -> bool:
-    """Return whether Airflow may not have started the runs of an event yet, and so may start none for another one."""
-    return datetime.now(UTC) - datetime.fromisoformat(timestamp) < timedelta(seconds=QUIET_S)
+    """Return whether Airflow may not have started the runs of an event yet, and so may start none for another one.
+
+    An event of the future is none: the clocks of the two machines differ, and nothing may wait until they agree.
+    """
+    return abs(datetime.now(UTC) - datetime.fromisoformat(timestamp)) < timedelta(seconds=QUIET_S)
 
 
 def complete_days(since: int | None, until: int) -> list[date]:
