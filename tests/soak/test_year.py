@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.soak.year.measures import Trend, is_count, trends
+from tests.soak.year.measures import FIXED, Trend, is_count, trends
 from tests.soak.year.run import run_short
 
 KEPT_FOR_HOURS: Final = ("files of log of", "files of changes of", "files of checkpoints of")
@@ -32,4 +32,16 @@ def test_numbers_of_files_and_rows_stay_flat_beside_commits_and_maintenance(tmp_
 def test_growth_is_that_of_the_last_tenth_over_the_second(values: list[float], is_flat: bool) -> None:
     samples = [{"files": value} for value in (*values[:2], *([values[2]] * 7), values[3])]
     assert trends(samples) == [Trend("files", tuple(sample["files"] for sample in samples))]
+    assert trends(samples)[0].is_flat is is_flat
+
+
+@pytest.mark.parametrize(("fixed", "is_flat"), [(1.0, False), (1.5, True)])
+def test_cpu_time_is_seen_beside_that_of_a_fixed_computation(fixed: float, is_flat: bool) -> None:
+    samples = [{"INSERT, CPU ms": 4.0, FIXED: 1.0} for _ in range(9)] + [{"INSERT, CPU ms": 5.6, FIXED: fixed}]
+    assert {trend.measure: trend.is_flat for trend in trends(samples)} == {"INSERT, CPU ms": is_flat, FIXED: True}
+
+
+@pytest.mark.parametrize(("at_the_end", "is_flat"), [(205.0, True), (215.0, False)])
+def test_memory_that_caches_have_filled_is_flat(at_the_end: float, is_flat: bool) -> None:
+    samples = [{"memory of snode MB": megabytes} for megabytes in (100, 120, 150, 180, *([200] * 5), at_the_end)]
     assert trends(samples)[0].is_flat is is_flat

@@ -77,12 +77,13 @@ class YearReport:
 
 @dataclass
 class Writer:
-    """Makes one commit after another, most of a new row; notes what an INSERT takes, in ms."""
+    """Makes one commit after another, most of a new row; notes what an INSERT, and beside it a fixed computation, takes in ms."""
 
     connection: headrace.Connection
     random: random.Random
     cpu: list[float] = field(default_factory=list)
     elapsed: list[float] = field(default_factory=list)
+    fixed: list[float] = field(default_factory=list)
     newest: dict[int, int] = field(default_factory=dict)
 
     def commit(self) -> None:
@@ -94,6 +95,8 @@ class Writer:
         if operation == "insert":
             self.cpu.append(1000 * (time.thread_time() - used))
             self.elapsed.append(1000 * (time.perf_counter() - started))
+        else:
+            self.fixed.append(measures.fixed_computation_ms())
 
     def _statement(self, operation: str, subtable: int) -> str:
         last = self.newest.get(subtable, 0)
@@ -110,9 +113,10 @@ class Writer:
 
     def sample(self) -> Sample:
         """Return the medians since the last call."""
-        sample = {"INSERT, CPU ms": median(self.cpu), "INSERT, elapsed ms": median(self.elapsed)}
-        self.cpu.clear()
-        self.elapsed.clear()
+        taken = {"INSERT, CPU ms": self.cpu, "INSERT, elapsed ms": self.elapsed, measures.FIXED: self.fixed}
+        sample = {measure: median(values) for measure, values in taken.items() if values}
+        for values in taken.values():
+            values.clear()
         return sample
 
 
