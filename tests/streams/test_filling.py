@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -204,6 +205,28 @@ def test_values_that_do_not_depend_on_rows_are_kept(env: StreamEnvironment) -> N
     constants = ("d0", "d0!", 2000, "fix")
     totals = [(0, 1), (1000, 1), (2000, None), (3000, None), (4000, 5), (5000, 5)]
     assert rows_of(env, plan) == [(start, total, start + 2000, *constants) for start, total in totals]
+
+
+@pytest.mark.parametrize("kernels", ["auto", "never"])
+@pytest.mark.parametrize(
+    ("mode", "between"),
+    [
+        ("prev", (0, 1, 1.0, Decimal("1.50"))),
+        ("next", (2000, 4, 4.0, Decimal("4.25"))),
+        ("linear", (None, 2, 2.5, Decimal("2.88"))),
+        ("value, 500, 7, 8.5, 9", (500 - START, 7, 8.5, Decimal("9.00"))),
+        ("null", (None,) * 4),
+    ],
+)
+def test_values_of_any_type_are_filled(env: StreamEnvironment, kernels: str, mode: str, between: tuple[Any, ...]) -> None:
+    env.context = replace(env.context, settings=env.context.settings.replace({"kernels": kernels}))
+    plan = env.create(
+        "create stream s trigger at_once into t as select _wstart ws, last(ts) latest, cast(sum(a) as bigint unsigned) n, "
+        f"max(a) + 0.0 m, cast(max(b) as decimal(10,2)) d from readings interval(1s) fill({mode})"
+    )
+    ends = {0: (0, 1, 1.0, Decimal("1.50")), 2000: (2000, 4, 4.0, Decimal("4.25"))}
+    env.insert([("d0", at, n, str(d)) for at, (_, n, _, d) in ends.items()])
+    assert rows_of(env, plan) == sorted([(at, *values) for at, values in ends.items()] + [(1000, *between)], key=repr)
 
 
 def test_windows_of_a_calendar_are_filled(env: StreamEnvironment) -> None:

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.streams.filling.gaps import NO_ROW, Gaps, Neighborhood, WindowKeys
+from headrace.compute.plan import WSTART
+from headrace.compute.windows.fill import AT, NEXT
+from headrace.streams.filling.gaps import GROUP, NO_ROW, Neighborhood, WindowKeys, changed_gaps
 
 Window = tuple[int, int]
 """Group and start."""
@@ -22,6 +25,8 @@ VALUES: dict[str, Callable[[str, str], str]] = {
     "both": lambda before, after: f"({before}{after})",
     "neither": lambda _before, _after: "()",
 }
+SOURCES = {"before": ["before"], "after": ["after"], "both": ["before", "after"], "neither": []}
+"""The values that those of a mode depend on."""
 
 
 def keys(windows: list[Window], rows: list[int]) -> WindowKeys:
@@ -49,10 +54,10 @@ def neighbors(windows: Target, changed: set[Window]) -> list[Window]:
     return sorted(window for window in near if window is not None)
 
 
-def points(gaps: Gaps) -> list[tuple[int, Window]]:
-    """Return the windows in gaps, each with the number of its gap."""
-    ranges = zip(gaps.group.tolist(), gaps.start.tolist(), gaps.end.tolist(), strict=True)
-    return [(number, (group, at)) for number, (group, start, end) in enumerate(ranges) for at in range(start + 1, end)]
+def windows_in(gaps: pa.Table) -> pa.Table:
+    """Return the windows in gaps, which start at all whole numbers."""
+    rows = [row | {AT.name: at} for row in gaps.to_pylist() for at in range(row[WSTART] + 1, row[NEXT.name])]
+    return pa.Table.from_pylist(rows, pa.schema([*gaps.schema, (AT.name, pa.int64())]))
 
 
 @settings(deadline=None)
@@ -67,25 +72,17 @@ def test_a_target_is_filled_after_any_change(old: Target, upserts: Target, retra
     new = {window: values for window, values in old.items() if window not in retracted} | upserts
     present = neighbors(old, {*upserts, *retracted})
     rows = [*(old[window] for window in present), *upserts.values()]
-    near = Neighborhood.of(
-        keys(present, list(range(len(present)))),
-        keys(list(upserts), list(range(len(present), len(rows)))),
-        keys(retracted, [NO_ROW] * len(retracted)),
-    )
-    differs = np.array(
-        [left >= 0 and right >= 0 and rows[left] != rows[right] for left, right in zip(near.old_row, near.new_row, strict=True)],
-        bool,
-    )
-    to_fill = near.gaps_to_fill(differs, before=mode in ("before", "both"), after=mode in ("after", "both"))
+    changed = keys([*upserts, *retracted], [*range(len(present), len(rows)), *([NO_ROW] * len(retracted))])
+    near = Neighborhood.of(keys(present, list(range(len(present)))), changed)
+    values = pa.chunked_array([rows], pa.string())
+    before, after = (near.gaps(row, {"before": values}, {"after": values}) for row in (near.old_row, near.row))
+    to_fill, deleted = changed_gaps(near, before, after, SOURCES[mode], windows_in)
 
     target = filled(old, value)
-    deleted = near.is_retracted & ~near.is_inside()
-    doomed = [*zip(near.group[deleted].tolist(), near.start[deleted].tolist(), strict=True)]
-    cleared = [window for _, window in points(near.gaps_to_clear())]
-    for window in (*doomed, *cleared):
+    for window in (tuple(row.values()) for row in deleted.select([GROUP, AT.name]).to_pylist()):
         assert window not in new
         target.pop(window, None)
     target |= upserts
-    for number, window in points(to_fill):
-        target[window] = value(rows[to_fill.before[number]], rows[to_fill.after[number]])
+    for row in to_fill.to_pylist():
+        target[row[GROUP], row[AT.name]] = value(row["before"], row["after"])
     assert target == filled(new, value)

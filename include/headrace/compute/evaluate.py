@@ -42,11 +42,11 @@ from headrace.compute.plan import (
 from headrace.compute.plan_clauses import Key, Sort
 from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
 from headrace.compute.shares import ShareProvider, StatisticsProvider, TableStatistics
-from headrace.compute.sql_text import at_present, named_sql, to_sql, to_stored_type
+from headrace.compute.sql_text import at_present, named_sql, stored_outputs, to_sql, to_stored_type
 from headrace.compute.types import spark_type, to_ticks
 from headrace.compute.window_plans import IntervalWindow, RangeWindow, RunWindow, SessionWindow, StateWindow
 from headrace.compute.windows import intervals
-from headrace.compute.windows.fill import fill_windows
+from headrace.compute.windows.fill import fill_rows
 from headrace.compute.windows.numbering import number_rows
 from headrace.compute.windows.ranges import assign_windows, rows_in_windows, window_grid, within_range
 from headrace.compute.windows.row_runs import merge_runs, number_runs
@@ -92,9 +92,7 @@ def evaluate(
     read: Reader = rows if callable(rows) else lambda _: rows
     evaluator = Evaluator(read, ordered, statistics, shares)
     ticks = evaluator.evaluate(plan)
-    columns = [
-        f"{to_stored_type(Column(output.column), output.type, plan.precision)} AS {output.column}" for output in plan.outputs
-    ]
+    columns = [f"{node} AS {name}" for name, node in stored_outputs(plan).items()]
     result = ticks.selectExpr(*columns).toDF(*(output.name for output in plan.outputs))
     for frame in evaluator.cached:
         weakref.finalize(result, frame.unpersist).atexit = False
@@ -272,7 +270,7 @@ def join_at_present(plan: Plan, source: PlanSource) -> PlanSource:
 def finish_windows(plan: Plan, windows: DataFrame) -> tuple[DataFrame, list[str]]:
     finished = finish_as_ticks(plan, windows)
     if plan.fill is not None:
-        return fill_windows(plan, finished), natural_order(plan)
+        return fill_rows(plan, SparkRows(plan, finished)).frame, natural_order(plan)
     return finished, prefer_outputs(plan, natural_order(plan))
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.compute.nodes import NOW, Node, bigint, substitute
-from headrace.compute.plan import Plan
+from headrace.compute.nodes import NOW, Column, Node, bigint, substitute
+from headrace.compute.plan import AnyPlan, Plan
 from headrace.compute.types import from_ticks, spark_type
 from headrace.errors import DataError
 from headrace.model.time import Precision
@@ -37,6 +37,11 @@ def to_stored_type(node: Node, type_: DataType, precision: Precision) -> Node:
     if type_.kind is TypeKind.TIMESTAMP:
         return from_ticks(node, precision)
     return node.cast(spark_type(type_))
+
+
+def stored_outputs(plan: AnyPlan) -> dict[str, Node]:
+    """Return the select list in stored types, over results with instants as ticks."""
+    return {output.column: to_stored_type(Column(output.column), output.type, plan.precision) for output in plan.outputs}
 
 
 def unassignable(message: str) -> DataError:

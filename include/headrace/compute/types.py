@@ -63,4 +63,4 @@ def double_to_number(node: Node, type_: DataType) -> Node:
     # Spark casts a DOUBLE to DECIMAL by its shortest text, which has other digits, and rounds.
     half, type_name = 2**63, spark_type(type_)
     upper = (node - double(half)).try_cast("bigint").cast(type_name) + string(str(half)).cast(type_name)
-    return if_(node < double(half), node.try_cast("bigint"), upper).cast(type_name)
+    return if_(node < double(half), node.try_cast("bigint").cast(type_name), upper.cast(type_name))

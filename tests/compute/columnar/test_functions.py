@@ -259,6 +259,7 @@ CASTS = [
     *(T.cast(type_) for type_ in ("bigint", "double", "boolean", "binary")),
     *(X.cast(type_) for type_ in ("int", "bigint", "float", "boolean", "tinyint")),
     *(F.cast(type_) for type_ in ("int", "bigint", "double", "boolean")),
+    *(number.try_cast(type_) for number in (X, F) for type_ in ("decimal(10,2)", "decimal(20,0)", "decimal(38,20)")),
     *(L.cast(type_) for type_ in ("int", "double", "float", "boolean", "decimal(20,0)", "smallint")),
     *(L.try_cast(type_) for type_ in ("int", "tinyint")),
     *(L.cast("decimal(20,0)").try_cast(type_) for type_ in ("bigint", "int", "double", "string")),

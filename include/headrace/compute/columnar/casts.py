@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +26,7 @@ MAX_PLAIN: Final = 1e7
 MIN_EXACT: Final = 1e-12
 MAX_EXACT: Final = 1e15
 """Of numbers beyond these, Java before version 19 may write more digits than needed."""
+ALL_DIGITS: Final = Context(prec=80)
 FLOAT_DIGITS: Final = 6
 """It may also do so of FLOAT with an exponent or more digits."""
 
@@ -59,7 +60,7 @@ def conversion(source: pa.DataType, target: pa.DataType) -> Callable[[Values], V
         return lambda values: truncate(values, target)
     if types.is_floating(target) and kinds & {"integer", "real", "boolean"}:
         return lambda values: pc.cast(pc.cast(values, pa.int8()) if "boolean" in kinds else values, target, safe=False)
-    if types.is_decimal(target) and kinds & {"decimal", "integer"}:
+    if types.is_decimal(target) and kinds & {"decimal", "integer", "real"}:
         return conversion_to_decimal(source, target)
     if "decimal" in kinds and types.is_floating(target):
         return by_row(float, target) if target == pa.float64() else unsupported(source, target)
@@ -74,7 +75,9 @@ def conversion(source: pa.DataType, target: pa.DataType) -> Callable[[Values], V
 
 
 def conversion_to_decimal(source: pa.DataType, target: pa.DataType) -> Callable[[Values], Values]:
-    """Return the conversion of integers or DECIMAL to a DECIMAL."""
+    """Return the conversion of numbers to a DECIMAL."""
+    if pa.types.is_floating(source):
+        return by_row(lambda number: rounded(number, target), target)
     if pa.types.is_decimal(source):
         return (lambda values: pc.cast(values, target)) if is_wider(target, source) else by_row(lambda v: fitted(v, target), target)
     if target.precision - target.scale >= INTEGER_DIGITS:
@@ -124,6 +127,15 @@ def fitted(value: Decimal, type_: pa.DataType) -> Decimal | None:
     surplus = -int(exponent) - type_.scale
     refuse(surplus > 0 and any(digits[-surplus:]), "a DECIMAL that is rounded")
     return value
+
+
+def rounded(number: float, type_: pa.DataType) -> Decimal | None:
+    """Return a number as a DECIMAL, rounded as its text is; None if it is out of range."""
+    value = to_decimal(java_text(number))
+    if not value.is_finite():
+        return None
+    value = value.quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP, ALL_DIGITS)
+    return value if value.adjusted() < type_.precision - type_.scale else None
 
 
 def read_whole(text: str, type_: pa.DataType) -> int | None:

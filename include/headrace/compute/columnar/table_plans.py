@@ -43,7 +43,7 @@ from headrace.compute.nodes import (
 from headrace.compute.plan import IS_END, WEND, WSTART, AnyPlan, JoinSource, Plan, PlanSource, Regrouped, UnionPlan, uses_neighbors
 from headrace.compute.plan_clauses import Sort
 from headrace.compute.plan_sources import Scan, ScanUnion, SeriesRows
-from headrace.compute.sql_text import at_present, to_stored_type
+from headrace.compute.sql_text import at_present, stored_outputs
 from headrace.compute.types import from_ticks, spark_type, to_ticks
 from headrace.compute.window_plans import EventWindow, IntervalWindow, RangeWindow, StateWindow
 from headrace.compute.windows.fill import fill_rows
@@ -111,8 +111,7 @@ def evaluate_tables(plan: AnyPlan, reader: TableReader, max_rows: int) -> pa.Tab
 
 
 def stored_columns(plan: AnyPlan, rows: pa.Table) -> pa.Table:
-    nodes = {output.column: to_stored_type(Column(output.column), output.type, plan.precision) for output in plan.outputs}
-    arrays = evaluate_all(nodes, to_arrays(rows), rows.num_rows)
+    arrays = evaluate_all(stored_outputs(plan), to_arrays(rows), rows.num_rows)
     for output in plan.outputs:
         refuse(arrays[output.column].type != arrow_type(output.type, plan.precision), output.name)
     return pa.table(arrays)
@@ -145,7 +144,7 @@ class TableEvaluator:
             return interpolate(plan, plan.interp, prepared).table, [*key_columns(plan), POINT]
         if not plan.aggregated:
             return project(plan, rows)
-        groups = self._aggregate(plan, rows)
+        groups = self.aggregate(plan, rows)
         if plan.fill is not None:
             groups = fill_rows(plan, ArrowRows(plan, groups)).table
         return groups, [*key_columns(plan), *([WSTART] if plan.window is not None else [])]
@@ -201,7 +200,7 @@ class TableEvaluator:
             arrays, size = passing(arrays, size, at_present(plan, source.condition))
         return to_table(evaluate_all({name: at_present(plan, node) for node, name in columns}, arrays, size))
 
-    def _aggregate(self, plan: Plan, rows: pa.Table) -> pa.Table:
+    def aggregate(self, plan: Plan, rows: pa.Table) -> pa.Table:
         """Return finished windows or groups: keys, ends, and the select list."""
         refuse(any(aggregate.many for aggregate in plan.groups.aggregates), "aggregate")
         if uses_neighbors(plan):

@@ -9,11 +9,12 @@ from headrace.compute.frames import Frame, Repetition, SparkRows
 from headrace.compute.nodes import NULL, TRUE, Column, Node, Over, bigint, call, case, either, if_
 from headrace.compute.plan import WEND, WSTART, Plan
 from headrace.compute.plan_clauses import Output
+from headrace.compute.sql_text import stored_outputs
 from headrace.compute.types import double_to_number
 from headrace.compute.window_plans import FillPlan, IntervalWindow
 from headrace.compute.windows import intervals
 from headrace.compute.windows.numbering import THROUGH_CURRENT_ROW
-from headrace.compute.windows.segments import finish_as_ticks, to_stored_columns
+from headrace.compute.windows.segments import finish_as_ticks, key_columns
 from headrace.errors import LimitError
 from headrace.model.queries import FillMode
 from headrace.model.time import Precision
@@ -27,19 +28,20 @@ MAX_FILLED_WINDOWS: Final = 10_000_000
 
 IS_FILLED: Final = "_is_filled"
 """Whether a window was added by FILL."""
-AT, STEP, NEXT, FIRST = map(Column, ("_at", "_step", "_next", "_first"))
+AT, LAST, STEP, NEXT, FIRST = map(Column, ("_at", "_last", "_step", "_next", "_first"))
 WALL, NEXT_WALL, RANGE_START, RANGE_END = map(Column, ("_wall", "_next_wall", "_range_start", "_range_end"))
 FORCED_MODES: Final = (FillMode.NULL_F, FillMode.VALUE_F)
 
 
-def fill_windows(plan: Plan, windows: DataFrame) -> DataFrame:
-    """Return what `fill_rows` does as a data frame."""
-    return fill_rows(plan, SparkRows(plan, windows)).frame
-
-
 def fill_stored(plan: Plan, windows: DataFrame) -> DataFrame:
     """Return finished windows of a plan with FILL as `finish` does, together with the missing ones, and `_is_filled`."""
-    return to_stored_columns(plan, fill_windows(plan, finish_as_ticks(plan, windows)), [IS_FILLED])
+    return to_stored(plan, fill_rows(plan, SparkRows(plan, finish_as_ticks(plan, windows)))).frame
+
+
+def to_stored(plan: Plan, filled: F) -> F:
+    """Return what `fill_rows` does with the outputs in stored types."""
+    kept: dict[str, Node] = {name: Column(name) for name in (*key_columns(plan), WSTART, WEND, IS_FILLED)}
+    return filled.select(kept | stored_outputs(plan))
 
 
 def fill_rows(plan: Plan, windows: F) -> F:
@@ -60,9 +62,20 @@ def fill_rows(plan: Plan, windows: F) -> F:
     values = [output for output in outputs if output.is_filled]
     with_neighbors = windows.extend(neighbor_columns(fill, tuple(keys.values()), values))
     positioned = add_starts(window, plan.precision, add_steps(window, plan.precision, with_neighbors, first, last))
+    return fill_positions(plan, fill, positioned.extend({LAST.name: intervals.end(window, AT, plan.precision)}))
+
+
+def fill_positions(plan: Plan, fill: FillPlan, positioned: F) -> F:
+    """Return the windows at `_at` to `_last` with their values.
+
+    Each row has the window that one is filled from, `_step` slides away (0 for itself): keys, `_wstart`, the outputs that depend on
+    rows, `_next`, and `neighbor_columns`.
+    """
+    keys: dict[str, Node] = {key.column: Column(key.column) for key in plan.keys}
+    outputs = (*plan.outputs, *plan.hidden)
+    values = [output for output in outputs if output.is_filled]
     filled = {output.column: filled_value(fill, output, number) for number, output in enumerate(values)}
-    starts = positioned.select({**keys, WSTART: AT, IS_FILLED: call("<>", STEP, bigint(0)), **filled})
-    ended = starts.extend({WEND: intervals.end(window, Column(WSTART), plan.precision)})
+    ended = positioned.select({**keys, WSTART: AT, WEND: LAST, IS_FILLED: call("<>", STEP, bigint(0)), **filled})
     results = {output.column: Column(output.column) if output.is_filled else output.node for output in outputs}
     ends = {name: Column(name) for name in (WSTART, WEND, IS_FILLED)}
     return ended.select({**keys, **ends, **results})

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.compute import nodes
 from headrace.compute.nodes import Node
 from headrace.compute.plan import FIRST_ROW, IS_END, IS_START, KEY, ROW_COUNT, SERIES_KEY, STATE, TS, WEND, WSTART, Plan
-from headrace.compute.sql_text import named_sql, to_sql, to_stored_type
+from headrace.compute.sql_text import named_sql, stored_outputs, to_sql
 from headrace.compute.window_plans import (
     CountWindow,
     EventWindow,
@@ -168,7 +168,8 @@ def aggregate_numbered(
 
 def finish(plan: Plan, windows: DataFrame) -> DataFrame:
     """Return finished windows (`p…`, `_wstart`, `_wend` in ticks, `o…` as stored) without those that lack END or are too short."""
-    return to_stored_columns(plan, finish_as_ticks(plan, windows))
+    columns = [*key_columns(plan), *([WSTART, WEND] if plan.window is not None else [])]
+    return finish_as_ticks(plan, windows).selectExpr(*columns, *named_sql(plan, stored_outputs(plan)))
 
 
 def finish_as_ticks(plan: Plan, windows: DataFrame, extra_columns: Sequence[str] = ()) -> DataFrame:
@@ -184,14 +185,6 @@ def finish_as_ticks(plan: Plan, windows: DataFrame, extra_columns: Sequence[str]
     columns = [*key_columns(plan), *extra_columns, *([WSTART, WEND] if plan.window is not None else [])]
     outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
     return kept.selectExpr(*columns, *named_sql(plan, outputs))
-
-
-def to_stored_columns(plan: Plan, windows: DataFrame, extra_columns: Sequence[str] = ()) -> DataFrame:
-    columns = [*key_columns(plan), *([WSTART, WEND] if plan.window is not None else []), *extra_columns]
-    columns += [
-        f"{to_stored_type(nodes.Column(output.column), output.type, plan.precision)} AS {output.column}" for output in plan.outputs
-    ]
-    return windows.selectExpr(*columns)
 
 
 def key_columns(plan: Plan) -> list[str]:

@@ -13,14 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute import Plan
 from headrace.compute.plan import WSTART
 from headrace.compute.window_plans import IntervalWindow
 from headrace.context import Context
+from headrace.errors import InternalError
+from headrace.model.calendar_windows import CalendarGrid
 from headrace.model.clock import MAX_STEP_MS
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Offsets, is_behind
 from headrace.model.time import Duration
-from headrace.model.windows import Windows
+from headrace.model.windows import WindowGrid, Windows
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.batches import BatchResult
 from headrace.streams.clocked.results import ResultEvaluation
@@ -33,7 +36,6 @@ from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.accounting import count_rows
 from headrace.streams.windows.change_batch import ChangeBatch, Changes, LargeCommit, change_batch, to_numpy
 from headrace.streams.windows.evaluation import window_evaluation
-from headrace.streams.windows.grids import window_grid
 from headrace.streams.windows.window_sql import ROW
 
 MAX_FILLED_WINDOWS: Final = 10_000
@@ -53,7 +55,7 @@ class ClockedProcessor:
     def __init__(self, context: Context, plan: StreamPlan) -> None:
         self.context = context
         self.plan = plan
-        self.grid = window_grid(plan.query)
+        self.grid = window_sequence(plan.query)
         self.results = ResultEvaluation(context, plan)
         self.arrivals = window_evaluation(context, arrival_plan(plan))
         self.needs_rows_before = needs_rows_before(plan.query)
@@ -224,6 +226,15 @@ class ClockedProcessor:
 
     def ticks(self, ms: int) -> int:
         return ms * self.plan.query.precision.ticks_per_second // 1000
+
+
+def window_sequence(plan: Plan) -> WindowGrid | CalendarGrid:
+    """Return the windows of a query with INTERVAL, or the points of one with EVERY."""
+    if plan.interp is not None:
+        return WindowGrid(plan.interp.every, 0, 0)
+    if not isinstance(plan.window, IntervalWindow):
+        raise InternalError("only windows of INTERVAL are a sequence")
+    return plan.window.sequence(plan.precision)
 
 
 def arrival_plan(plan: StreamPlan) -> StreamPlan:

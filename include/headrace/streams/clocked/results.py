@@ -4,35 +4,41 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import and_
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute import Plan, aggregate_windows, prepare
+from headrace.compute import Key, Plan, aggregate_windows, prepare
 from headrace.compute.columnar import UnsupportedError
+from headrace.compute.columnar.frames import ArrowRows
+from headrace.compute.columnar.near import UNSUPPORTED
+from headrace.compute.columnar.table_plans import NoRows, TableEvaluator
 from headrace.compute.evaluation.interp import POINT, interpolate
-from headrace.compute.frames import SparkRows
-from headrace.compute.nodes import NOW, Column, bigint, columns_of, substitute
+from headrace.compute.frames import Frame
+from headrace.compute.nodes import NOW, Column, Node, Over, bigint, call, columns_of, substitute
 from headrace.compute.plan import TS, WEND, WSTART, uses_neighbors
 from headrace.compute.plan_clauses import InterpPlan
-from headrace.compute.sql_text import to_stored_type
+from headrace.compute.shares import KernelUse
+from headrace.compute.sql_text import stored_outputs
 from headrace.compute.window_plans import Bound
 from headrace.compute.windows import key_columns
-from headrace.compute.windows.fill import fill_windows
-from headrace.compute.windows.segments import finish_as_ticks
+from headrace.compute.windows.fill import fill_rows
+from headrace.compute.windows.segments import finish_as_ticks, prepared_columns
 from headrace.context import Context
+from headrace.model.types import BIGINT
 from headrace.model.windows import Windows
-from headrace.storage.spark.functions import F
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.windows.evaluation import KernelEvaluation, kernel_for, typed_rows
+from headrace.streams.state.tables import concat
+from headrace.streams.windows.evaluation import KernelEvaluation, evaluate_rows, kernel_for, typed_rows
 from headrace.streams.windows.window_sql import IS_RESULT, small_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+F = TypeVar("F", bound=Frame)
+SEEN: Final = "_seen"
+"""The first instant of a group."""
 TICKS_PREFIX: Final = "_t_"
 """The prefix of outputs with instants as ticks, as FILL carries them."""
 
@@ -66,20 +72,38 @@ class ResultEvaluation:
                 results = self.kernels.merge_inserts(typed_rows(self.plan, rows), None)
                 is_due = pc.and_(pc.greater_equal(results[WSTART], first), pc.less_equal(results[WSTART], last))
                 return ClockedResults(results.filter(pc.and_(is_due, results[IS_RESULT])))
-        frame = small_frame(self.context.spark(), typed_rows(self.plan, rows))
-        return self.evaluate_frame(frame, windows, last_results, now)
+        query, typed = with_due_instants(self.plan.query.at(now), self.plan.watermark), typed_rows(self.plan, rows)
+        if (interp := query.interp) is not None:
+            ranged = replace(interp, first=Bound(first), last=Bound(last))
+            return ClockedResults(evaluate_rows(self.context, query, typed, lambda frame: points(query, ranged, frame)))
+        if KernelUse(self.context.settings.kernels) is not KernelUse.NEVER:
+            with suppress(*UNSUPPORTED):
+                return self._results(query, TableEvaluator(NoRows(), [0]).aggregate(query, typed), windows, last_results)
+        return self.evaluate_frame(small_frame(self.context.spark(), typed), windows, last_results, now)
 
     def evaluate_frame(self, rows: DataFrame, windows: Windows, last_results: pa.Table | None, now: int) -> ClockedResults:
-        """Do what `evaluate` does by Spark SQL, from rows that may be many."""
-        first, last = int(windows.start[0]), int(windows.start[-1])
+        """Do what `evaluate` does by Spark SQL, from rows that may be many, without INTERP."""
         query = with_due_instants(self.plan.query.at(now), self.plan.watermark)
-        if query.interp is not None:
-            return ClockedResults(points(query, query.interp, rows, first, last).toArrow())
         finished = finish_as_ticks(query, aggregate_windows(query, prepare(query, rows)))
-        due = finished.where(f"{WSTART} BETWEEN {first}L AND {last}L")
+        due = finished.where(f"{WSTART} BETWEEN {int(windows.start[0])}L AND {int(windows.start[-1])}L")
+        return self._results(query, due.toArrow(), windows, last_results)
+
+    def _results(self, query: Plan, finished: pa.Table, windows: Windows, last_results: pa.Table | None) -> ClockedResults:
+        """Return due windows, with FILL also those that it adds to the groups that have been seen, up to the last due one."""
+        first, last = int(windows.start[0]), int(windows.start[-1])
+        kept, outputs = [*key_columns(query), WSTART, WEND], [output.column for output in query.outputs]
+        names = [*kept, *outputs]
+        ticks = ArrowRows(query, finished).select({name: Column(name) for name in names}).table
+        due = ticks.filter(pc.and_(pc.greater_equal(ticks[WSTART], first), pc.less_equal(ticks[WSTART], last)))
         if query.fill is None:
-            return ClockedResults(due.selectExpr(*result_columns(query), WEND).toArrow())
-        return fill(query, due, last_results, first, last)
+            return ClockedResults(evaluate_rows(self.context, query, due, lambda frame: frame.select(result_columns(query))))
+        if last_results is not None and last_results.num_rows:
+            due = concat([due, last_results.select(names)])
+        filled = evaluate_rows(self.context, query, due, lambda frame: fill_until(query, last, frame))
+        results = filled.filter(pc.greater_equal(filled[WSTART], first)).select(names)
+        latest = filled.filter(pc.equal(filled[WSTART], last))
+        carried = latest.select([*kept, *(TICKS_PREFIX + name for name in outputs)])
+        return ClockedResults(results, carried.rename_columns(names))
 
 
 def with_due_instants(query: Plan, watermark: int) -> Plan:
@@ -97,37 +121,25 @@ def is_mergeable(query: Plan) -> bool:
     return query.fill is None and query.interp is None and not depends_on_now and not uses_neighbors(query)
 
 
-def fill(query: Plan, due: DataFrame, last_results: pa.Table | None, first: int, last: int) -> ClockedResults:
-    """Return due windows with those that FILL adds to the groups that have been seen, up to the last due one."""
-    results = due
-    if last_results is not None and last_results.num_rows:
-        results = due.unionByName(small_frame(due.sparkSession, last_results).selectExpr(*due.columns))
-    filled = fill_windows(replace(query, bounds=(None, Bound(last))), results)
-    ticks = [f"{output.column} AS {TICKS_PREFIX}{output.column}" for output in query.outputs]
-    rows = filled.selectExpr(*result_columns(query), WEND, *ticks).toArrow()
-    latest = rows.filter(pc.equal(rows[WSTART], last))
-    columns = [*key_columns(query), WSTART, WEND, *(TICKS_PREFIX + output.column for output in query.outputs)]
-    names = [name.removeprefix(TICKS_PREFIX) for name in columns]
-    return ClockedResults(rows.filter(pc.greater_equal(rows[WSTART], first)), latest.select(columns).rename_columns(names))
+def fill_until(query: Plan, last: int, windows: F) -> F:
+    """Return windows with those of FILL up to the one at `last`, with the outputs in stored types, and with instants as ticks."""
+    filled = fill_rows(replace(query, bounds=(None, Bound(last))), windows)
+    ticks: dict[str, Node] = {TICKS_PREFIX + output.column: Column(output.column) for output in query.outputs}
+    return filled.select(result_columns(query) | ticks)
 
 
-def points(query: Plan, interp: InterpPlan, rows: DataFrame, first: int, last: int) -> DataFrame:
+def points(query: Plan, interp: InterpPlan, rows: F) -> F:
     """Return the interpolated points of the groups that have a row at or before each."""
-    keys = key_columns(query)
-    prepared = prepare(query, rows)
-    values = interpolate(query, replace(interp, first=Bound(first), last=Bound(last)), SparkRows(query, prepared)).frame
-    seen = prepared.groupBy(*keys).agg(F.min(TS).alias("_seen"))
-    same = [F.col(f"values.{key}").eqNullSafe(F.col(f"seen.{key}")) for key in keys]
-    joined = values.alias("values").join(seen.alias("seen"), reduce(and_, same, F.lit(True))).where(f"{POINT} >= _seen")
-    named = joined.select(
-        *(F.col(f"values.{key}") for key in keys), F.col(POINT).alias(WSTART), *(output.column for output in query.outputs)
-    )
-    return named.selectExpr(*result_columns(query))
+    filtered = rows if query.filter is None else rows.where(query.filter)
+    keys: dict[str, Node] = {key.column: Column(key.column) for key in query.keys}
+    first = Over(call("min", Column(TS)), tuple(keys.values()))
+    prepared = filtered.select(prepared_columns(query)).extend({SEEN: first})
+    by_group = replace(query, keys=(*query.keys, Key(SEEN, SEEN, Column(SEEN), BIGINT)))
+    values = interpolate(by_group, interp, prepared).where(Column(POINT) >= Column(SEEN))
+    return values.select({**keys, WSTART: Column(POINT), **stored_outputs(query)})
 
 
-def result_columns(query: Plan) -> list[str]:
-    """Return what identifies a result, and the select list in stored types, as Spark SQL over finished windows."""
-    outputs = [
-        f"{to_stored_type(Column(output.column), output.type, query.precision)} AS {output.column}" for output in query.outputs
-    ]
-    return [*key_columns(query), WSTART, *outputs]
+def result_columns(query: Plan) -> dict[str, Node]:
+    """Return what identifies a window, and the select list in stored types, over finished windows."""
+    kept: dict[str, Node] = {name: Column(name) for name in (*key_columns(query), WSTART, WEND)}
+    return kept | stored_outputs(query)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from typing import Final
 
 import numpy as np
@@ -24,11 +22,12 @@ from headrace.storage.values.scalars import stored_nanoseconds
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.gaps import Neighborhood, WindowKeys
 from headrace.streams.filling.marks import MARK, marked_table, window_mark
+from headrace.streams.state.tables import ROW_ID, StateTable
 from headrace.streams.windows.change_batch import Bools, Int64s, to_numpy
-from headrace.streams.windows.stored_rows import coalesce_ranges
+from headrace.streams.windows.stored_rows import coalesce_ranges, in_ranges
 
 MAX_CACHED_WINDOWS: Final = 8_000
-"""Windows to keep in memory; at least `MIN_CACHED_PER_GROUP` for each group that was written lately."""
+"""Windows to keep in memory of all groups in the target; at least `MIN_CACHED_PER_GROUP` for each that was written lately."""
 MIN_CACHED_PER_GROUP: Final = 2
 MAX_CACHED_PER_GROUP: Final = 64
 MAX_CACHED_GROUPS: Final = 200_000
@@ -38,6 +37,7 @@ FIRST_SLIDES: Final = 64
 WIDENING: Final = 16
 """The factor by which the search is widened until they are found."""
 NEVER: Final = np.iinfo(np.int64).max
+NO_GROUP: Final = -1
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,7 @@ class EmittedWindows:
         self.table = marked_table(plan)
         self.version: int | None = None
         self._ends: dict[str, tuple[int, int]] = {}
-        self._ids: dict[str, int] = {}
-        self._cached_id = np.empty(0, np.int64)
-        self._cached_start = np.empty(0, np.int64)
-        self._cached_rows: pa.Table | None = None
+        self._cached = self._no_rows()
 
     @property
     def schema(self) -> pa.Schema:
@@ -105,11 +102,10 @@ class EmittedWindows:
         ends = starts.group_by("name").aggregate([("start", "min"), ("start", "max")])
         columns = (ends[name].to_pylist() for name in ("name", "start_min", "start_max"))
         self._ends = {name: (first, last) for name, first, last in zip(*columns, strict=True)}
-        self._clear_cache()
+        self._cached = self._no_rows()
 
-    def _clear_cache(self) -> None:
-        self._ids.clear()
-        self._cached_id, self._cached_start, self._cached_rows = np.empty(0, np.int64), np.empty(0, np.int64), None
+    def _no_rows(self) -> StateTable:
+        return StateTable.of(self.schema.empty_table(), [self.table.series_key])
 
     def around(self, names: Sequence[str], group: Int64s, start: Int64s) -> EmittedRows:
         """Return windows of groups, among them those at these starts, and the ones before and after each.
@@ -117,45 +113,38 @@ class EmittedWindows:
         Two of them follow each other if one is at these starts, which the target need not have. `group` has indexes of `names`, the
         target's subtables.
         """
-        if len(self._ids) > MAX_CACHED_GROUPS:
-            self._clear_cache()
-        ids = np.array([self._ids.setdefault(name, len(self._ids)) for name in names], np.int64)
-        ends = self._ends_of(names)
-        cached = self._cached(ids)
-        requests = Requests(group, start, ends[group, 0], ends[group, 1])
-        parts = [cached, *self._search(names, requests.filter(~is_covered(requests, cached.keys, len(names))))]
-        rows = pa.concat_tables([part.rows for part in parts])
-        keys = WindowKeys(
-            np.concatenate([part.keys.group for part in parts]),
-            np.concatenate([part.keys.start for part in parts]),
-            np.arange(rows.num_rows),
-        )
+        cached = self._cached_windows(names, self._cached_ids(names))
+        first, last = self._ends_of(names)[group].T
+        requests = Requests(group, start, first, last)
+        cached_from = first_starts(cached.keys.group, cached.keys.start, len(names))[group]
+        missing = requests.filter(~has_neighbors(requests, cached.keys, cached_from, np.full(len(group), NEVER)))
+        return self._keyed(names, pa.concat_tables([cached.rows, *self._search(names, missing)]))
+
+    def _keyed(self, names: Sequence[str], rows: pa.Table) -> EmittedRows:
+        """Return those of some rows that are in groups with these names, with their keys."""
+        group = pc.index_in(rows[self.table.series_key], pa.array(names, pa.string()))
+        rows = rows.filter(pc.is_valid(group))
+        keys = WindowKeys(to_numpy(group.drop_null()).astype(np.int64), self._ticks(rows), np.arange(rows.num_rows))
         return EmittedRows(keys, rows)
 
-    def windows_within(self, bounds: Bounds) -> tuple[list[str], Int64s]:
-        rows = self._scan(None, columns=[self.table.series_key, self.table.timestamp.name], bounds=bounds)
-        return rows[self.table.series_key].to_pylist(), self._ticks(rows)
+    def _cached_ids(self, names: Sequence[str]) -> Int64s:
+        return self._cached.matching(pa.table({self.table.series_key: pa.array(names, pa.string())}))
 
-    def _cached(self, ids: Int64s) -> EmittedRows:
-        if self._cached_rows is None:
-            return EmittedRows(WindowKeys(*(np.empty(0, np.int64) for _ in range(3))), self.schema.empty_table())
-        group_of = np.full(len(self._ids), -1)
-        group_of[ids] = np.arange(len(ids))
-        group = group_of[self._cached_id]
-        index = np.flatnonzero(group >= 0)
-        rows = self._cached_rows.take(pa.array(index))
-        return EmittedRows(WindowKeys(group[index], self._cached_start[index], np.arange(len(index))), rows)
+    def _cached_windows(self, names: Sequence[str], ids: Int64s) -> EmittedRows:
+        return self._keyed(names, self._cached.take(ids).drop_columns(ROW_ID))
 
-    def _search(self, names: Sequence[str], requests: Requests) -> list[EmittedRows]:
+    def windows_within(self, names: Sequence[str], bounds: Bounds) -> WindowKeys:
+        """Return the windows of groups with these names in a range of stored units."""
+        return self._keyed(names, self._scan(None, columns=[self.table.series_key, self.table.timestamp.name], bounds=bounds)).keys
+
+    def _search(self, names: Sequence[str], requests: Requests) -> list[pa.Table]:
         """Read the neighbors of windows from the target, in ranges that are widened until they have them."""
         span = FIRST_SLIDES * self._slide
         parts = []
         while len(requests.start):
             low, high = search_ranges(requests, span)
-            wanted = [names[index] for index in np.unique(requests.group)]
-            read = self._read(names, wanted, low, high)
-            parts.append(read)
-            requests = requests.filter(~has_neighbors(requests, read.keys, low, high))
+            parts.append(self._read([names[index] for index in np.unique(requests.group)], low, high))
+            requests = requests.filter(~has_neighbors(requests, self._keyed(names, parts[-1]).keys, low, high))
             span *= WIDENING
         return parts
 
@@ -165,21 +154,11 @@ class EmittedWindows:
         assert isinstance(window, IntervalWindow)
         return window.sliding.max_ticks(self.plan.query.precision)
 
-    def _read(self, names: Sequence[str], wanted: list[str], low: Int64s, high: Int64s) -> EmittedRows:
+    def _read(self, names: Sequence[str], low: Int64s, high: Int64s) -> pa.Table:
         """Return the windows of some groups in ranges of ticks, both ends inclusive."""
         bounds = [self._bounds(first, last) for first, last in coalesce_ranges(low, high)]
-        field = pc.field(self.table.timestamp.name)
-        type_ = self.schema.field(self.table.timestamp.name).type
-        parts = [
-            (field >= pa.scalar(one.low, pa.int64()).cast(type_)) & (field <= pa.scalar(one.high, pa.int64()).cast(type_))
-            for one in bounds
-        ]
-        outer = Bounds(bounds[0].low, bounds[-1].high)
-        rows = self._scan(self.version, tbnames=wanted, bounds=outer, condition=reduce(or_, parts))
-        group_of = {name: index for index, name in enumerate(names)}
-        series = rows[self.table.series_key].to_pylist()
-        group = np.array([group_of[name] for name in series], np.int64)
-        return EmittedRows(WindowKeys(group, self._ticks(rows), np.arange(rows.num_rows)), rows)
+        condition = in_ranges(self.table.timestamp.name, self.plan.target_database.precision, bounds)
+        return self._scan(self.version, tbnames=names, bounds=Bounds(bounds[0].low, bounds[-1].high), condition=condition)
 
     def _scan(
         self,
@@ -218,58 +197,38 @@ class EmittedWindows:
         `version` is that of the target after the commit, `names` has the subtables of the groups in `near`.
         """
         self.version = version
-        cached_from = self._first_cached(names)
+        ids = self._cached_ids(names)
+        cached = self._cached_windows(names, ids).keys
         self._set_ends(names, near)
-        self._set_cached(names, near, rows, cached_from)
-
-    def _first_cached(self, names: Sequence[str]) -> Int64s:
-        """Return for each group its first window in memory; `NEVER` if there is none."""
-        first = np.full(len(self._ids), NEVER)
-        np.minimum.at(first, self._cached_id, self._cached_start)
-        return first[[self._ids[name] for name in names]]
+        latest = latest_windows(near, self._ends_of(names)[:, 1], first_starts(cached.group, cached.start, len(names)))
+        per_group = max(MIN_CACHED_PER_GROUP, min(MAX_CACHED_PER_GROUP, MAX_CACHED_WINDOWS // max(len(self._ends), 1)))
+        kept = latest[number_from_last(near.group[latest]) < per_group]
+        self._cached = self._cached.replace(ids, rows.take(pa.array(near.row[kept])))
+        if self._cached.num_rows > MIN_CACHED_PER_GROUP * MAX_CACHED_GROUPS:
+            self._cached = self._no_rows()
 
     def _set_ends(self, names: Sequence[str], near: Neighborhood) -> None:
-        old = self._ends_of(names)
-        low, high = np.full(len(names), NEVER), np.full(len(names), -NEVER)
-        np.minimum.at(low, near.group[near.is_new], near.start[near.is_new])
-        np.maximum.at(high, near.group[near.is_new], near.start[near.is_new])
-        retracted = near.is_retracted
-        lost = [np.zeros(len(names), np.bool_) for _ in range(2)]
-        for side in range(2):
-            lost[side][near.group[retracted & (near.start == old[near.group, side])]] = True
-        first = np.where(lost[0], low, np.minimum(low, old[:, 0]))
-        last = np.where(lost[1], high, np.maximum(high, old[:, 1]))
-        for name, ends in zip(names, zip(first.tolist(), last.tolist(), strict=True), strict=True):
-            if ends[0] <= ends[1]:
-                self._ends[name] = ends
+        ends = self._ends_of(names)
+        is_lost = np.zeros(ends.shape, np.bool_)
+        np.logical_or.at(is_lost, near.group, near.is_retracted[:, None] & (near.start[:, None] == ends[near.group]))
+        ends = np.where(is_lost, (NEVER, -NEVER), ends)
+        np.minimum.at(ends[:, 0], near.group[near.is_new], near.start[near.is_new])
+        np.maximum.at(ends[:, 1], near.group[near.is_new], near.start[near.is_new])
+        for name, (first, last) in zip(names, ends.tolist(), strict=True):
+            if first <= last:
+                self._ends[name] = (first, last)
             else:
                 self._ends.pop(name, None)
-
-    def _set_cached(self, names: Sequence[str], near: Neighborhood, rows: pa.Table, cached_from: Int64s) -> None:
-        """Keep the latest windows of changed groups in memory, without a gap up to the last one of each."""
-        ids = np.array([self._ids[name] for name in names], np.int64)
-        is_latest = (near.start >= cached_from[near.group]) | is_in_last_run(near, self._ends_of(names)[:, 1], cached_from)
-        added = np.flatnonzero(near.is_new & is_latest)
-        is_touched = np.zeros(len(self._ids), np.bool_)
-        is_touched[ids] = True
-        others = np.flatnonzero(~is_touched[self._cached_id])
-        kept_rows = self.schema.empty_table() if self._cached_rows is None else self._cached_rows.take(pa.array(others))
-        all_ids = np.concatenate((self._cached_id[others], ids[near.group[added]]))
-        all_starts = np.concatenate((self._cached_start[others], near.start[added]))
-        all_rows = pa.concat_tables([kept_rows, rows.take(pa.array(near.row[added]))])
-        index = select_latest(all_ids, all_starts)
-        self._cached_id, self._cached_start = all_ids[index], all_starts[index]
-        self._cached_rows = all_rows.take(pa.array(index)).combine_chunks()
 
     def _ends_of(self, names: Sequence[str]) -> Int64s:
         return np.array([self._ends.get(name, (NEVER, -NEVER)) for name in names], np.int64).reshape(-1, 2)
 
 
-def is_covered(requests: Requests, cached: WindowKeys, groups: int) -> Bools:
+def first_starts(group: Int64s, start: Int64s, groups: int) -> Int64s:
+    """Return the first start in each group; `NEVER` if there is none."""
     first = np.full(groups, NEVER)
-    np.minimum.at(first, cached.group, cached.start)
-    own = first[requests.group]
-    return np.asarray((requests.first == NEVER) | (own <= requests.first) | (requests.start > own))
+    np.minimum.at(first, group, start)
+    return first
 
 
 def search_ranges(requests: Requests, span: int) -> tuple[Int64s, Int64s]:
@@ -278,32 +237,29 @@ def search_ranges(requests: Requests, span: int) -> tuple[Int64s, Int64s]:
     return np.maximum(nearest - span, requests.first), np.minimum(nearest + span, requests.last)
 
 
-def has_neighbors(requests: Requests, read: WindowKeys, low: Int64s, high: Int64s) -> Bools:
-    """Return a mask of the requests whose own range has windows before and after, as far as there are any."""
-    order = np.lexsort((read.start, read.group))
-    group, start = read.group[order], read.start[order]
-    before = np.zeros(len(requests.start), np.bool_)
-    after = np.zeros(len(requests.start), np.bool_)
-    for number, (own, instant) in enumerate(zip(requests.group.tolist(), requests.start.tolist(), strict=True)):
-        own_starts = start[np.searchsorted(group, own) : np.searchsorted(group, own, side="right")]
-        left, right = np.searchsorted(own_starts, instant), np.searchsorted(own_starts, instant, side="right")
-        before[number] = left > 0 and own_starts[left - 1] >= low[number]
-        after[number] = right < len(own_starts) and own_starts[right] <= high[number]
+def has_neighbors(requests: Requests, known: WindowKeys, low: Int64s, high: Int64s) -> Bools:
+    """Return a mask of the requests in whose own range are windows before and after, as far as there are any.
+
+    All windows in the ranges are known.
+    """
+    order = np.lexsort((known.start, known.group))
+    group = np.concatenate(([NO_GROUP], known.group[order], [NO_GROUP]))
+    start = np.concatenate(([0], known.start[order], [0]))
+    starts, rank = np.unique(np.concatenate((start[1:-1], requests.start)), return_inverse=True)
+    codes, wanted = np.split(np.concatenate((group[1:-1], requests.group)) * len(starts) + rank, [len(order)])
+    left, right = np.searchsorted(codes, wanted), np.searchsorted(codes, wanted, side="right") + 1
+    before = (group[left] == requests.group) & (start[left] >= low)
+    after = (group[right] == requests.group) & (start[right] <= high)
     return np.asarray((before | (low <= requests.first)) & (after | (high >= requests.last)))
 
 
-def is_in_last_run(near: Neighborhood, last: Int64s, cached_from: Int64s) -> Bools:
-    """Return a mask of the windows up to the last one of a group of which none is in memory, as far as none is missing."""
-    is_last = near.is_new & (near.start == last[near.group]) & (cached_from[near.group] == NEVER)
-    return np.isin(near.run, near.run[is_last])
+def latest_windows(near: Neighborhood, last: Int64s, cached_from: Int64s) -> Int64s:
+    """Return the windows up to the last one of each group among which none is missing: in memory already, or in its run."""
+    is_last_run = np.isin(near.run, near.run[near.is_new & (near.start == last[near.group])])
+    known_from = np.minimum(cached_from, first_starts(near.group[is_last_run], near.start[is_last_run], len(last)))
+    return np.flatnonzero(near.is_new & (near.start >= known_from[near.group]))
 
 
-def select_latest(ids: Int64s, starts: Int64s) -> Int64s:
-    order = np.lexsort((-starts, ids))
-    sorted_ids = ids[order]
-    is_first = np.ones(len(order), np.bool_)
-    is_first[1:] = np.diff(sorted_ids) != 0
-    first = np.flatnonzero(is_first)
-    rank = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
-    per_group = int(np.clip(MAX_CACHED_WINDOWS // max(len(first), 1), MIN_CACHED_PER_GROUP, MAX_CACHED_PER_GROUP))
-    return order[rank < per_group]
+def number_from_last(group: Int64s) -> Int64s:
+    """Return the number of each row among those of its group, from 0 for the last one. Rows are ordered by group."""
+    return np.searchsorted(group, group, side="right") - np.arange(len(group)) - 1

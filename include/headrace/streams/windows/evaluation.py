@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,8 @@ import pyarrow as pa
 from headrace.compute import Key, Plan
 from headrace.compute.columnar import OutputKernel, SegmentKernel, UnsupportedError
 from headrace.compute.columnar.columns import call_types
+from headrace.compute.columnar.frames import ArrowRows
+from headrace.compute.frames import SparkRows
 from headrace.compute.nodes import Column
 from headrace.compute.shares import KernelUse
 from headrace.compute.window_plans import CountWindow, EventWindow
@@ -227,6 +229,14 @@ def kernel_for(context: Context, plan: StreamPlan, compile_: Callable[[], T]) ->
                 f"kernels cannot evaluate stream {plan.name}: {error}", hint="set HEADRACE_KERNELS=auto"
             ) from None
         return None
+
+
+def evaluate_rows(context: Context, plan: Plan, rows: pa.Table, steps: Callable[[Any], Any]) -> pa.Table:
+    """Return what steps over a `Frame` make of rows, by kernels if they can, else by Spark SQL."""
+    if KernelUse(context.settings.kernels) is not KernelUse.NEVER:
+        with suppress(UnsupportedError):
+            return steps(ArrowRows(plan, rows)).table
+    return steps(SparkRows(plan, window_sql.small_frame(context.spark(), rows).coalesce(1))).frame.toArrow()
 
 
 def typed_rows(plan: StreamPlan, rows: pa.Table) -> pa.Table:

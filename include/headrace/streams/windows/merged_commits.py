@@ -243,7 +243,7 @@ class MergedCommits:
             self.plan,
             changes.offsets,
             columns,
-            filter=in_ranges(self.plan, bounds),
+            filter=in_ranges(self.plan.source.timestamp.name, self.plan.query.precision, bounds),
             series=names,
             bounds=Bounds(bounds[0].low, bounds[-1].high),
         )

@@ -44,16 +44,16 @@ def read_stored_rows(context: Context, plan: StreamPlan, batch: ChangeBatch, cha
     names = affected_subtables(plan, batch)
     bounds = [Bounds.of_ticks(low, high, plan.query.precision) for low, high in ranges]
     columns = [name for name in plan.query.scans[0].columns if not plan.source.is_tag(name)]
+    is_needed = in_ranges(plan.source.timestamp.name, plan.query.precision, bounds)
     rows = scan_source(
         context,
         plan,
         changes.offsets,
         columns,
-        filter=in_ranges(plan, bounds) if len(bounds) > 1 else None,
+        filter=is_needed if len(bounds) > 1 else None,
         series=names,
         bounds=Bounds(bounds[0].low, bounds[-1].high),
     )
-    is_needed = in_ranges(plan, bounds)
     changed = changes.matching(is_needed if names is None else is_needed & pc.field(plan.source.series_key).isin(names))
     tagged = with_tags(context.tables, plan.source, rows, plan.query.scans[0].tags)
     if changes.earlier_tags is not None:
@@ -87,16 +87,11 @@ def is_covered(ranges: Ranges, others: Ranges) -> bool:
     return all(any(low <= first and last <= high for low, high in others) for first, last in ranges)
 
 
-def in_ranges(plan: StreamPlan, bounds: list[Bounds]) -> pc.Expression:
-    return reduce(or_, (in_range(plan, range_) for range_ in bounds))
-
-
-def in_range(plan: StreamPlan, bounds: Bounds) -> pc.Expression:
-    """Return the condition that a stored row lies in a range."""
-    name = plan.source.timestamp.name
-    type_ = pa.int64() if plan.query.precision is Precision.NANOSECOND else pa.timestamp("us", tz="UTC")
-    low, high = (pa.scalar(value, pa.int64()).cast(type_) for value in (bounds.low, bounds.high))
-    return (pc.field(name) >= low) & (pc.field(name) <= high)
+def in_ranges(time: str, precision: Precision, bounds: list[Bounds]) -> pc.Expression:
+    """Return the condition that the time of a stored row lies in one of some ranges."""
+    field, type_ = pc.field(time), pa.int64() if precision is Precision.NANOSECOND else pa.timestamp("us", tz="UTC")
+    ends = [[pa.scalar(value, pa.int64()).cast(type_) for value in (one.low, one.high)] for one in bounds]
+    return reduce(or_, ((field >= low) & (field <= high) for low, high in ends))
 
 
 def with_versions(stored: pa.Table, changed: pa.Table, key: tuple[str, ...]) -> pa.Table:
