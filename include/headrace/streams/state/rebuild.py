@@ -28,6 +28,7 @@ from headrace.streams.state.tables import StateTable
 from headrace.streams.windows import window_sql
 from headrace.streams.windows.change_batch import to_numpy
 from headrace.streams.windows.emission import EmitState
+from headrace.streams.windows.retention import is_last_in_partition
 from headrace.streams.windows.stored_windows import StoredWindows
 
 if TYPE_CHECKING:
@@ -100,12 +101,8 @@ def retained_windows(plan: StreamPlan, windows: pa.Table, watermark: int) -> pa.
     ends = to_numpy(windows[WEND]).astype(np.int64)
     is_retained = np.asarray(ends >= watermark)
     if not isinstance(plan.query.window, IntervalWindow) and windows.num_rows:
-        keys = base_key_columns(plan.query)
-        group = row_ids([windows], keys)[0] if keys else np.zeros(windows.num_rows, np.int64)
-        _, number = np.unique(group, return_inverse=True)
-        last = np.full(int(number.max()) + 1, np.iinfo(np.int64).min)
-        np.maximum.at(last, number, to_numpy(windows[WSTART]))
-        is_retained |= ends >= last[number]
+        (group,) = row_ids([windows], base_key_columns(plan.query))
+        is_retained |= is_last_in_partition(group, to_numpy(windows[WSTART]).astype(np.int64), ends)
     return windows.filter(pa.array(is_retained)).select(list(window_sql.window_columns(plan.query)))
 
 

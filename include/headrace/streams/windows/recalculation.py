@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute import Plan
+from headrace.compute.columnar.runs import Runs, combined, marks, renumbered
+from headrace.compute.columnar.segments import number_sessions
 from headrace.compute.plan import FIRST_ROW, ROW_COUNT
 from headrace.compute.plan import IS_END as WINDOW_END
 from headrace.compute.window_plans import CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
@@ -75,8 +77,7 @@ def find_scopes(plan: Plan, segments: BatchSegments, evicted_through: int | None
 
 
 def interval_scopes(segments: BatchSegments, evicted_through: int | None) -> RecalculationScopes:
-    _, scope = np.unique(np.stack((segments.group, segments.start)), axis=1, return_inverse=True)
-    scope = scope.reshape(-1).astype(np.int64)
+    scope, _ = renumbered(combined([segments.group, segments.start], len(segments.start)))
     maybe_evicted = np.zeros(int(scope.max()) + 1, np.bool_)
     if evicted_through is not None:
         maybe_evicted[scope[segments.start <= evicted_through]] = True
@@ -88,27 +89,15 @@ def session_scopes(segments: BatchSegments, gap: int, evicted_through: int | Non
     """Return one scope for rows and sessions linked by gaps. An expired row is linked to nothing."""
     linked = np.flatnonzero(~segments.expired)
     linked = linked[np.lexsort((segments.start[linked], segments.group[linked]))]
-    group, start, end = segments.group[linked], segments.start[linked], segments.end[linked]
-    starts_scope = np.ones(len(linked), np.bool_)
-    starts_scope[1:] = (group[1:] != group[:-1]) | (start[1:] > running_maximum(group, end)[:-1] + gap)
+    groups = Runs.of(marks([segments.group[linked]], len(linked)))
     scope = np.full(len(segments.start), -1)
-    scope[linked] = np.cumsum(starts_scope) - 1
+    scope[linked] = number_sessions(segments.start[linked], segments.end[linked], groups, gap).window - 1
     is_expired = scope < 0
     scope[is_expired] = int(scope.max(initial=-1)) + 1 + np.arange(int(is_expired.sum()))
     maybe_evicted = np.zeros(int(scope.max()) + 1, np.bool_)
     if evicted_through is not None:
         maybe_evicted[scope[(segments.start - gap <= evicted_through) & ~segments.expired]] = True
     return build_scopes(segments, scope.astype(np.int64), maybe_evicted)
-
-
-def running_maximum(group: Int64s, value: Int64s) -> Int64s:
-    """Return the largest value so far of each group; groups must be contiguous."""
-    if len(value) == 0:
-        return value
-    values, rank = np.unique(value, return_inverse=True)
-    # Offset the ranks of each group above those of the group before, so that one running maximum serves all groups.
-    number = np.cumsum(np.concatenate(([0], group[1:] != group[:-1])))
-    return np.asarray(values[np.maximum.accumulate(number * len(values) + rank) % len(values)])
 
 
 def build_scopes(segments: BatchSegments, scope: Int64s, maybe_evicted: Bools) -> RecalculationScopes:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute import Plan
+from headrace.compute.columnar.runs import combined, renumbered
 from headrace.compute.plan import FIRST_ROW, IS_START, ROW_COUNT, WEND, WSTART
 from headrace.compute.window_plans import CountWindow, EventWindow
 from headrace.compute.windows import ATTRIBUTES, key_columns
@@ -65,8 +66,7 @@ def is_in_window(segments: BatchSegments) -> Bools:
         segments.group[in_state], segments.start[in_state], segments.end[in_state], segments.group, segments.start
     )
     inserts = segments.is_kind(RowKind.INSERT)
-    _, instant = np.unique(np.stack((segments.group, segments.start)), axis=1, return_inverse=True)
-    instant = instant.reshape(-1)
+    instant, _ = renumbered(combined([segments.group, segments.start], len(segments.start)))
     earliest = np.full(int(instant.max(initial=0)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(earliest, instant[inserts], segments.version[inserts])
     return np.asarray((last > first) | (earliest[instant] < segments.version))
