@@ -46,11 +46,11 @@ def upsert(
     schema: pa.Schema,
     rows: RowSource,
     scope: MergeScope,
-    update_columns: Collection[str] | None,
+    update_columns: Collection[str],
     commit: Commit | None,
 ) -> WriteMetrics:
-    """Update existing keys in the `update_columns` columns (None: all), and insert the others. In a tree NULL changes nothing."""
-    changing = [name for name in _value_columns(table, schema) if update_columns is None or name in update_columns]
+    """Update existing keys in the `update_columns` columns, and insert the others. In a tree NULL changes nothing."""
+    changing = [name for name in _value_columns(table, schema) if name in update_columns]
     # Writing an existing key is an update even if the table has no other columns.
     new_value = _source_or_stored if table.kind is TableKind.TREE else _source_column
     updates = {quote_identifier(name): new_value(name) for name in changing or [table.series_key]}

@@ -97,29 +97,9 @@ class Writer:
         schema = rows_schema(table, database)
         deduplicate = keep_last_values_per_key if table.kind is TableKind.TREE else keep_last_per_key
         encoded = deduplicate(keyed_rows(rows, schema, table), table.primary_key)
-        written = schema.names if update_columns is None else update_columns
-
-        def has_nothing_to_write(handle: Handle, version: DeltaTable | Snapshot) -> bool:
-            return is_recorded(handle, version, commit) or (encoded.num_rows == 0 and commit is None)
-
-        def append_small(handle: Handle, snapshot: Snapshot) -> WriteMetrics | None:
-            if has_nothing_to_write(handle, snapshot):
-                return WriteMetrics(snapshot.number)
-            refuse_retired(snapshot.schema, written, handle.name)
-            return append(handle, snapshot, table, encoded, commit)
-
-        def work(handle: Handle, delta: DeltaTable) -> WriteMetrics:
-            if has_nothing_to_write(handle, delta):
-                return WriteMetrics(delta.version())
-            all_columns = stored_schema(delta)
-            refuse_retired(all_columns, written, handle.name)
-            rows = decoded(encoded)
-            stored = find_stored_keys(handle, handle.files(delta), table, schema, rows.select(list(table.primary_key)))
-            if stored.num_rows == 0:
-                return append_rows(delta, rows, commit, all_columns)
-            return merging.upsert(delta, table, schema, rows, merge_scope(stored, table), update_columns, commit)
-
-        return self.noted(table, self.commit_small(table, append_small, work))
+        written = self._insert(table, schema, encoded, schema.names if update_columns is None else update_columns, commit)
+        assert written is not None
+        return self.noted(table, written)
 
     def append_new(self, table: Table, database: Database, rows: pa.Table, columns: Collection[str]) -> WriteMetrics | None:
         """Insert rows in one commit if no two have the same key and none of the keys exists; else write nothing, return None.
@@ -130,21 +110,45 @@ class Writer:
         encoded = keyed_rows(rows, schema, table)
         if keep_last_per_key(encoded, table.primary_key).num_rows < encoded.num_rows:
             return None
+        written = self._insert(table, schema, encoded, columns, updates=False)
+        return None if written is None else self.noted(table, written)
+
+    def _insert(
+        self,
+        table: Table,
+        schema: pa.Schema,
+        encoded: pa.Table,
+        columns: Collection[str],
+        commit: Commit | None = None,
+        *,
+        updates: bool = True,
+        check: Callable[[], None] = lambda: None,
+    ) -> WriteMetrics | None:
+        """Append rows with one key each, or update `columns` of the stored rows with such keys; None instead without `updates`."""
+
+        def has_nothing_to_write(handle: Handle, version: DeltaTable | Snapshot, stored: pa.Schema) -> bool:
+            check()
+            if is_recorded(handle, version, commit) or (encoded.num_rows == 0 and commit is None):
+                return True
+            refuse_retired(stored, columns, handle.name)
+            return False
 
         def append_small(handle: Handle, snapshot: Snapshot) -> WriteMetrics | None:
-            refuse_retired(snapshot.schema, columns, handle.name)
-            return append(handle, snapshot, table, encoded, None)
+            if has_nothing_to_write(handle, snapshot, snapshot.schema):
+                return WriteMetrics(snapshot.number)
+            return append(handle, snapshot, table, encoded, commit)
 
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics | None:
             all_columns = stored_schema(delta)
-            refuse_retired(all_columns, columns, handle.name)
+            if has_nothing_to_write(handle, delta, all_columns):
+                return WriteMetrics(delta.version())
             rows = decoded(encoded)
-            if find_stored_keys(handle, handle.files(delta), table, schema, rows.select(list(table.primary_key))).num_rows:
-                return None
-            return append_rows(delta, rows, None, all_columns)
+            stored = find_stored_keys(handle, handle.files(delta), table, schema, rows.select(list(table.primary_key)))
+            if stored.num_rows == 0:
+                return append_rows(delta, rows, commit, all_columns)
+            return merging.upsert(delta, table, schema, rows, merge_scope(stored, table), columns, commit) if updates else None
 
-        written = self.commit_small(table, append_small, work)
-        return None if written is None else self.noted(table, written)
+        return self.commit_small(table, append_small, work)
 
     def replace(
         self,
@@ -208,32 +212,23 @@ class Writer:
         `replaced` points are removed unless the rows have them. At most `max_rows` stored rows are in the driver's memory at a
         time; 0 is the default. `check` is called at the version that the commit builds on; what it raises prevents the commit.
         """
-        schema, key, written = rows_schema(table, database), list(table.primary_key), rows.column_names
-        encoded = keep_last_values_per_key(keyed_rows(rows, schema, table), key)
-
-        def append_small(handle: Handle, snapshot: Snapshot) -> WriteMetrics | None:
-            if replaced is not None:
-                return None
-            check()
-            return append(handle, snapshot, table, encoded, None)
+        schema = rows_schema(table, database)
+        encoded = keep_last_values_per_key(keyed_rows(rows, schema, table), list(table.primary_key))
+        if replaced is None:
+            written = self._insert(table, schema, encoded, rows.column_names, check=check)
+            assert written is not None
+            return self.noted(table, written)
 
         def work(handle: Handle, delta: DeltaTable) -> WriteMetrics:
             check()
             rows = decoded(encoded)
-            if replaced is not None:
-                chunks = [in_memory(rows, table)]
-                replacement = Replacement(
-                    handle.uri, handle.files(delta), table, schema, chunks, replaced, max_rows or ROW_GROUP_ROWS
-                )
-                if replacement.changes_stored_rows():
-                    return merging.replace(delta, table, schema, replacement.reader(), replacement.scope(), None)
-                return append_rows(delta, rows, None)
-            stored = find_stored_keys(handle, handle.files(delta), table, schema, rows.select(key))
-            if stored.num_rows == 0:
-                return append_rows(delta, rows, None)
-            return merging.upsert(delta, table, schema, rows, merge_scope(stored, table), written, None)
+            chunks, max_chunk_rows = [in_memory(rows, table)], max_rows or ROW_GROUP_ROWS
+            replacement = Replacement(handle.uri, handle.files(delta), table, schema, chunks, replaced, max_chunk_rows)
+            if replacement.changes_stored_rows():
+                return merging.replace(delta, table, schema, replacement.reader(), replacement.scope(), None)
+            return append_rows(delta, rows, None)
 
-        return self.noted(table, self.commit_small(table, append_small, work))
+        return self.noted(table, self.commit(table, work))
 
     def fence(self, table: Table, job_id: str, epoch: int) -> None:
         """Make commits of drivers of a stream with an older epoch fail; raise `FencedError` if a newer one is recorded."""
