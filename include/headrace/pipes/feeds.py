@@ -109,12 +109,12 @@ class TableFeed:
             return None
         self.reader.sync()
         last = changes.offsets[self.id]
-        if isinstance(changes.source, LargeCommit):
-            return FeedBatch(last, (), changes.source)
+        if changes.large is not None:
+            return FeedBatch(last, (), changes.large)
         with self._mutex:
             key = (offset, last)
             if key not in self._batches:
-                self._batches[key] = self.events(changes.source)
+                self._batches[key] = self.events(changes.rows)
                 while len(self._batches) > MAX_CACHED_BATCHES:
                     self._batches.popitem(last=False)
             return FeedBatch(last, self._batches[key])

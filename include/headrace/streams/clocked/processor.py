@@ -34,7 +34,7 @@ from headrace.streams.sources.source_tables import latest_offsets
 from headrace.streams.sources.stored import has_many_rows, max_stored_time
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.accounting import count_rows
-from headrace.streams.windows.change_batch import ChangeBatch, Changes, LargeCommit, change_batch, to_numpy
+from headrace.streams.windows.change_batch import ChangeBatch, Changes, change_batch, to_numpy
 from headrace.streams.windows.evaluation import window_evaluation
 from headrace.streams.windows.window_sql import ROW
 
@@ -198,9 +198,7 @@ class ClockedProcessor:
 
     def count(self, state: StreamState, changes: Changes) -> StreamState:
         """Return the state with the rows of a micro-batch counted. A row whose windows are all computed is expired."""
-        source = changes.source
-        pieces = source.pieces() if isinstance(source, LargeCommit) else [source]
-        for piece in pieces:
+        for piece in changes.pieces():
             if piece.num_rows:
                 state = self.count_piece(state, change_batch(self.plan, replace(changes, source=piece), ignore_update=True))
         return state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,21 +18,12 @@ from headrace.storage.set_aside import Keys
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.changed_rows import row_keys
 from headrace.streams.quarantine.limits import later_rows, own_rows
-from headrace.streams.sources.spill import Spill
 from headrace.streams.windows.change_batch import CHANGE, Bools, Changes, LargeCommit, to_numpy, with_text_key
 from headrace.streams.windows.retention import subtable_key
 
 Reason = tuple[QuarantineCode, str]
 KeyReasons = Mapping[RowKey, Reason]
 """For each key of a written row to set aside, why: a commit writes no key twice."""
-
-
-@dataclass(frozen=True)
-class DividedCommit:
-    """A large commit: its changes at some keys, and the commit without them."""
-
-    touched: pa.Table
-    others: LargeCommit
 
 
 def keys_ahead(plan: StreamPlan, commit: LargeCommit, latest: int, max_keys: int) -> list[RowKey]:
@@ -47,32 +38,27 @@ def keys_ahead(plan: StreamPlan, commit: LargeCommit, latest: int, max_keys: int
     return keys
 
 
-def divide_commit(plan: StreamPlan, commit: LargeCommit, keys: Collection[RowKey]) -> DividedCommit:
+def divide_commit(plan: StreamPlan, commit: LargeCommit, keys: Collection[RowKey]) -> tuple[pa.Table, LargeCommit]:
+    """Return the changes of a commit at some keys, and the commit without them."""
     key, wanted = plan.source.primary_key, Keys(keys)
-    touched = list[pa.Table]()
+    touched, ends = list[pa.Table](), list[int]()
     table = pa.table({})
     for piece in commit.raw_pieces():
         table = wanted.table(plan.source, piece.schema, plan.query.precision)
         has_key = has_keys(table, key, piece)
         if has_key.any() or not touched:
             touched.append(with_text_key(commit.add_tags(piece.filter(pa.array(has_key))), commit.series_key))
+        if not has_key.all():
+            others = pc.min_max(as_stored_integers(piece[plan.source.timestamp.name]).filter(pa.array(~has_key)))
+            ends += [others["min"].as_py(), others["max"].as_py()]
     rows = pa.concat_tables(touched, promote_options="permissive")
     if rows.num_rows == 0:
-        return DividedCommit(rows, commit)
-    others = replace(commit, count=commit.count - rows.num_rows, remaining=partial(without_keys, table, key))
-    return DividedCommit(rows, with_times(plan, others))
-
-
-def with_times(plan: StreamPlan, commit: LargeCommit) -> LargeCommit:
-    """Return a commit of new rows, some of which are left out, with the first and last instant of those that remain."""
-    if commit.inserted is None:
-        return commit
-    name = plan.source.timestamp.name
-    ends = [pc.min_max(as_stored_integers(piece[name])) for piece in commit.pieces() if piece.num_rows]
-    if not ends:
-        return replace(commit, inserted=None)
-    times = Bounds(min(end["min"].as_py() for end in ends), max(end["max"].as_py() for end in ends))
-    return replace(commit, inserted=replace(commit.inserted, times=times))
+        return rows, commit
+    inserted = commit.inserted
+    if inserted is not None:
+        inserted = replace(inserted, times=Bounds(min(ends), max(ends))) if ends else None
+    remaining = partial(without_keys, table, key)
+    return rows, replace(commit, count=commit.count - rows.num_rows, inserted=inserted, remaining=remaining)
 
 
 def has_keys(keys: pa.Table, columns: Sequence[str], rows: pa.Table) -> Bools:
@@ -110,8 +96,4 @@ def parts_of(plan: StreamPlan, commit: LargeCommit, changes: Changes) -> Iterato
             inserts = pa.repeat(pa.scalar("insert"), rows.num_rows)
             yield replace(changes, source=rows.set_column(rows.schema.get_field_index(CHANGE), CHANGE, inserts))
         return
-    with Spill.open([commit.series_key], commit.count) as spill:
-        for piece in commit.plain_pieces():
-            spill.add(piece)
-        for number in spill.parts():
-            yield replace(changes, source=spill.read(number))
+    yield from (replace(changes, source=part) for part in commit.parts([commit.series_key]))

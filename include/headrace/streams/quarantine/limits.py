@@ -10,7 +10,7 @@ from headrace.settings import Settings
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.quarantine.changed_rows import is_written
-from headrace.streams.windows.change_batch import Bools, LargeCommit, to_numpy, to_ticks
+from headrace.streams.windows.change_batch import Bools, Changes, to_numpy, to_ticks
 
 
 def max_ahead_ms(plan: StreamPlan, settings: Settings) -> int | None:
@@ -30,16 +30,13 @@ def ahead_message(plan: StreamPlan, settings: Settings) -> str:
     return f"its timestamp is more than {(max_ahead_ms(plan, settings) or 0) / 1000:g} s ahead of the clock"
 
 
-def has_later_rows(plan: StreamPlan, source: pa.Table | LargeCommit, latest: int) -> bool:
+def has_later_rows(plan: StreamPlan, changes: Changes, latest: int) -> bool:
     """Return whether changes may have rows after an instant, in ticks. Of new rows in a large commit, statistics say so."""
-    unit = stored_units_per_tick(plan.query.precision)
-    if isinstance(source, LargeCommit):
-        if source.inserted is not None:
-            return bool(source.inserted.times.high // unit > latest)
-        return any(has_later_rows(plan, piece, latest) for piece in source.stream())
-    if source.num_rows == 0:
-        return False
-    return bool(pc.max(source[plan.source.timestamp.name].cast(pa.int64())).as_py() // unit > latest)
+    unit, large = stored_units_per_tick(plan.query.precision), changes.large
+    if large is not None and large.inserted is not None:
+        return bool(large.inserted.times.high // unit > latest)
+    pieces = (piece[plan.source.timestamp.name].cast(pa.int64()) for piece in changes.pieces() if piece.num_rows)
+    return any(pc.max(times).as_py() // unit > latest for times in pieces)
 
 
 def later_rows(plan: StreamPlan, rows: pa.Table, latest: int) -> Bools:

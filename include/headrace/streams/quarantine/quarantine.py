@@ -41,7 +41,7 @@ from headrace.streams.quarantine.large_commits import (
 from headrace.streams.quarantine.limits import ahead_message, has_later_rows, later_rows, latest_allowed, own_rows
 from headrace.streams.quarantine.trial import Attempt, Trial
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.windows.change_batch import VERSION, Bools, Changes, LargeCommit
+from headrace.streams.windows.change_batch import VERSION, Bools, Changes, Int64s, LargeCommit
 
 NO_ROWS: Final = pa.table({})
 Reasons = Mapping[int, Reason]
@@ -116,8 +116,8 @@ class Quarantine:
             return self._compute_all(attempt)
         if self._recorded is not None:
             return self._process_again(attempt, self._recorded)
-        if isinstance(changes.source, LargeCommit):
-            return self._process_large(attempt, changes.source)
+        if changes.large is not None:
+            return self._process_large(attempt, changes.large)
         return self._process(attempt, self._reasons_ahead(changes))
 
     def replay(self, state: StreamState, changes: Changes, keys: Sequence[RowKey]) -> BatchResult:
@@ -172,13 +172,13 @@ class Quarantine:
 
     def _process_again(self, attempt: Attempt, recorded: Mapping[tuple[RowKey, int], Reason]) -> BatchResult:
         """Compute a micro-batch that was computed before, and set aside the same rows."""
-        source = attempt.changes.source
-        if isinstance(source, LargeCommit):
-            rows = divide_commit(self.plan, source, {key for key, _ in recorded}).touched if recorded else pa.table({})
+        large = attempt.changes.large
+        if large is not None:
+            rows = divide_commit(self.plan, large, {key for key, _ in recorded})[0] if recorded else pa.table({})
             written = self._recorded_rows(rows, recorded) if rows.num_rows else {}
-            result = self._compute_large(attempt, source, {key: recorded[key, version] for key, version in written.values()})
+            result = self._compute_large(attempt, large, {key: recorded[key, version] for key, version in written.values()})
         else:
-            written = self._recorded_rows(source, recorded) if recorded else {}
+            written = self._recorded_rows(attempt.changes.rows, recorded) if recorded else {}
             result = self._compute(attempt, {index: recorded[row] for index, row in written.items()})
         if result.quarantine:
             self._apply(result.quarantine)
@@ -195,7 +195,7 @@ class Quarantine:
         """Return the latest instant that a row may have, and the reason for later ones; None if there are none of these."""
         settings = self.context.settings
         latest = latest_allowed(self.plan, settings, changes.now)
-        if latest is None or not has_later_rows(self.plan, changes.source, latest):
+        if latest is None or not has_later_rows(self.plan, changes, latest):
             return None
         return latest, (QuarantineCode.FUTURE, ahead_message(self.plan, settings))
 
@@ -221,7 +221,7 @@ class Quarantine:
                 raise
             if is_due(self.plan, attempt):
                 return self._process_large(without_due(attempt), commit)
-            reasons |= self._failing_keys(attempt, divide_commit(self.plan, commit, reasons).others if reasons else commit)
+            reasons |= self._failing_keys(attempt, divide_commit(self.plan, commit, reasons)[1] if reasons else commit)
         self._check_room(attempt, reasons)
         try:
             return self._compute_large(attempt, commit, reasons)
@@ -271,7 +271,7 @@ class Quarantine:
 
         If it has changes, these are handled alone, and the windows by the next micro-batch.
         """
-        if has_changes(attempt.changes):
+        if attempt.changes.count:
             return self._process(without_due(attempt), reasons)
         due = due_rows(self.context, self.plan, self.held, attempt)
         failing = () if due is None else due.failing(cause, self.context.settings.quarantine_rows)
@@ -287,36 +287,34 @@ class Quarantine:
         """Compute a micro-batch without the rows for which there are reasons."""
         if not reasons and not attempt.held:
             return self._compute_all(attempt)
-        rows = attempt.changes.rows
-        remaining = set_aside(rows, mask(rows, reasons), attempt.held, self.plan.source, self.plan.query.precision)
-        return self._compute_remaining(attempt, rows, remaining, remaining.rows, reasons)
+        return self._compute_remaining(attempt, attempt.changes.rows, reasons)
 
     def _compute_large(self, attempt: Attempt, commit: LargeCommit, keys: KeyReasons) -> BatchResult:
         if not keys and (not attempt.held or commit.inserted is not None):  # none of the new rows is in quarantine
             return self._compute_all(attempt)
-        divided = divide_commit(self.plan, commit, {*keys, *attempt.held})
-        if divided.touched.num_rows == 0:
+        touched, others = divide_commit(self.plan, commit, {*keys, *attempt.held})
+        if touched.num_rows == 0:
             return self._compute_all(attempt)
-        reasons = reasons_of_rows(self.plan, divided.touched, keys)
-        masked = mask(divided.touched, reasons)
-        remaining = set_aside(divided.touched, masked, attempt.held, self.plan.source, self.plan.query.precision)
-        others = replace(divided.others, others=remaining.rows, inserted=None) if remaining.rows.num_rows else divided.others
-        return self._compute_remaining(attempt, divided.touched, remaining, others, reasons)
+        return self._compute_remaining(attempt, touched, reasons_of_rows(self.plan, touched, keys), others)
 
     def _compute_all(self, attempt: Attempt) -> BatchResult:
         with self.held.changed(attempt.held):
             return attempt.processor.process_batch(attempt.state, attempt.changes)
 
     def _compute_remaining(
-        self, attempt: Attempt, rows: pa.Table, remaining: RemainingChanges, source: pa.Table | LargeCommit, reasons: Reasons
+        self, attempt: Attempt, rows: pa.Table, reasons: Reasons, others: LargeCommit | None = None
     ) -> BatchResult:
         """Compute a micro-batch without what is set aside.
 
-        `rows` are its changes at the keys that are set aside now or were before, and maybe others; `remaining` is what remains of
-        these, `source` what remains of all changes.
+        `rows` are its changes at the keys that are set aside now or were before, and maybe others; `others` is the rest of a large
+        commit.
         """
+        remaining = set_aside(rows, mask(rows, reasons), attempt.held, self.plan.source, self.plan.query.precision)
+        if others is not None and remaining.rows.num_rows:
+            others = replace(others, others=remaining.rows, inserted=None)
         with self.held.changed(remaining.held):
-            result = attempt.processor.process_batch(attempt.state, replace(attempt.changes, source=source))
+            changes = replace(attempt.changes, source=remaining.rows if others is None else others)
+            result = attempt.processor.process_batch(attempt.state, changes)
         dropped = len(self.dropped.intersection(remaining.released))
         counters = counters_after(result.state.counters, remaining, len(reasons), dropped)
         change = QuarantineChange(self._rows(rows, remaining, reasons), remaining.released)
@@ -335,28 +333,25 @@ class Quarantine:
         )
 
     def _failing_rows(self, attempt: Attempt, reasons: Reasons, cause: Error) -> dict[int, Error]:
+        candidates, trial = self._candidates(attempt, reasons)
+        return FailingRows(trial.compute, self.context.settings.quarantine_rows).find(candidates, cause) if len(candidates) else {}
+
+    def _candidates(self, attempt: Attempt, reasons: Reasons) -> tuple[Int64s, Trial]:
+        """Return the rows that may fail, and what computes the micro-batch with some of them."""
         rows = attempt.changes.rows
         own = own_rows(self.plan, rows)
-        candidates = np.flatnonzero(own & ~mask(rows, reasons))
-        if len(candidates) == 0:
-            return {}
-        trial = Trial(self.plan, self.held, attempt, own)
-        return FailingRows(trial.compute, self.context.settings.quarantine_rows).find(candidates, cause)
+        return np.flatnonzero(own & ~mask(rows, reasons)), Trial(self.plan, self.held, attempt, own)
 
     def _error_of_row(self, attempt: Attempt, reasons: Reasons, cause: Error) -> Error:
         """Return the error of the first row that fails, which it names, for that of all rows."""
-        if is_due(self.plan, attempt) or isinstance(attempt.changes.source, LargeCommit):
+        if is_due(self.plan, attempt) or attempt.changes.large is not None:
             return cause
-        rows = attempt.changes.rows
-        own = own_rows(self.plan, rows)
-        candidates = np.flatnonzero(own & ~mask(rows, reasons))
-        first = (
-            FailingRows(Trial(self.plan, self.held, attempt, own).compute, 1).first(candidates, cause) if len(candidates) else None
-        )
+        candidates, trial = self._candidates(attempt, reasons)
+        first = FailingRows(trial.compute, 1).first(candidates, cause) if len(candidates) else None
         if first is None:
             return cause
         index, error = first
-        row = rows.slice(index, 1)
+        row = attempt.changes.rows.slice(index, 1)
         (key,), (values,) = row_keys(row, self.plan.source, self.plan.query.precision), json_values(row, self.plan.source)
         message = f"{error.message} (in the row of {key.series} at {values[self.plan.source.timestamp.name]})"
         return type(error)(message, hint=error.hint)
@@ -415,8 +410,3 @@ def mask(rows: pa.Table, reasons: Reasons) -> Bools:
     masked = np.zeros(rows.num_rows, np.bool_)
     masked[list(reasons)] = True
     return masked
-
-
-def has_changes(changes: Changes) -> bool:
-    """Return whether a micro-batch has changes, or only the clock made it due."""
-    return isinstance(changes.source, LargeCommit) or changes.source.num_rows > 0

@@ -125,19 +125,16 @@ class EarlierTagsProcessor:
 
 def without_ignored(changes: Changes, earlier: EarlierTags) -> tuple[Changes, int]:
     """Return changes without those of rows that were counted with earlier tags, and the number of these corrections and deletes."""
-    commit = changes.source
-    if isinstance(commit, pa.Table):
-        is_ignored = earlier.is_ignored(commit)
-        return replace(changes, source=commit.filter(pc.invert(is_ignored))), count_corrections(commit.filter(is_ignored))
-    if commit.inserted is not None:
+    large = changes.large
+    if large is not None and large.inserted is not None:
         return changes, 0
-    pieces = (piece.filter(earlier.is_ignored(piece)) for piece in commit.plain_pieces())
-    ignored = sum(count_corrections(piece) for piece in pieces)
 
     def stream() -> Iterator[pa.Table]:
-        return (piece.filter(pc.invert(earlier.is_ignored(piece))) for piece in commit.plain_pieces())
+        return (piece.filter(pc.invert(earlier.is_ignored(piece))) for piece in changes.pieces())
 
-    return replace(changes, source=LargeCommit(commit.series_key, commit.count, stream)), ignored
+    ignored = sum(count_corrections(piece.filter(earlier.is_ignored(piece))) for piece in changes.pieces())
+    remaining = next(stream()) if large is None else LargeCommit(large.series_key, large.count, stream)
+    return replace(changes, source=remaining), ignored
 
 
 def count_corrections(changes: pa.Table) -> int:

@@ -75,10 +75,8 @@ class ChangeReader:
     def _with_tags(self, changes: Changes, tags: tuple[str, ...]) -> Changes:
         if not tags:
             return changes
-        if isinstance(changes.source, LargeCommit):
-            add_tags = functools.partial(with_tags, self.context.tables, self.source, tags=tags)
-            return replace(changes, source=replace(changes.source, add_tags=add_tags))
-        return replace(changes, source=with_tags(self.context.tables, self.source, changes.source, tags))
+        add_tags, large = functools.partial(with_tags, self.context.tables, self.source, tags=tags), changes.large
+        return replace(changes, source=add_tags(changes.rows) if large is None else replace(large, add_tags=add_tags))
 
     def _read(self, first: int, latest_version: int) -> Changes | None:
         if first > latest_version:

@@ -25,7 +25,7 @@ from headrace.streams.sources.spill import Spill
 from headrace.streams.sources.virtual_comparison import VirtualComparison
 from headrace.streams.sources.virtual_rows import align, origin_tables, stored_columns, virtual_schema
 from headrace.streams.state.hashing import hash_column
-from headrace.streams.windows.change_batch import Changes, LargeCommit
+from headrace.streams.windows.change_batch import Changes
 
 SLOTS: Final = 1 << 24
 """Bytes of a filter of instants."""
@@ -103,7 +103,7 @@ def rows_of(rows: Mapping[TableId, pa.Table], table: Table, _: pa.Table) -> pa.T
 
 def own_pieces(comparison: VirtualComparison, table: Table, parts: Sequence[Changes], touched: InstantFilter) -> Iterator[pa.Table]:
     for part in parts:
-        for piece in part.source.plain_pieces() if isinstance(part.source, LargeCommit) else [part.source]:
+        for piece in part.pieces():
             own = comparison.own_changes(table, piece)
             touched.add(own[table.timestamp.name])
             yield own

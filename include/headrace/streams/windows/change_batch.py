@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -19,8 +19,9 @@ from headrace.model.positions import Offsets
 from headrace.model.time import Precision
 from headrace.storage.delta.changes import InsertedRows
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sources.spill import Spill
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, StreamState
-from headrace.streams.state.tables import StateTable
+from headrace.streams.state.tables import StateTable, concat
 
 if TYPE_CHECKING:
     from headrace.streams.sources.earlier_tags import EarlierTags
@@ -93,6 +94,11 @@ class Changes:
     earlier_tags: EarlierTags | None = None
 
     @property
+    def large(self) -> LargeCommit | None:
+        """The changes if they are a large commit; None if they are in memory."""
+        return self.source if isinstance(self.source, LargeCommit) else None
+
+    @property
     def count(self) -> int:
         return self.source.num_rows if isinstance(self.source, pa.Table) else self.source.count
 
@@ -101,11 +107,13 @@ class Changes:
         """All changes. Of a large commit this reads all rows into memory."""
         return self.source if isinstance(self.source, pa.Table) else self.source.read()
 
+    def pieces(self) -> Iterator[pa.Table]:
+        """Yield the changes: those in memory at once, those of a large commit in pieces."""
+        return iter([self.source]) if isinstance(self.source, pa.Table) else self.source.plain_pieces()
+
     def matching(self, filter: pc.Expression) -> pa.Table:
         """Return the changes that a filter selects, which alone are in memory."""
-        if isinstance(self.source, pa.Table):
-            return self.source.filter(filter)
-        return pa.concat_tables((piece.filter(filter) for piece in self.source.plain_pieces()), promote_options="permissive")
+        return concat([piece.filter(filter) for piece in self.pieces()])
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,14 @@ class LargeCommit:
     def plain_pieces(self) -> Iterator[pa.Table]:
         """Yield the changes in pieces. The series key is text."""
         return (with_text_key(piece, self.series_key) for piece in self.pieces())
+
+    def parts(self, key: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the changes, divided on the local disk into parts that have all changes with the same values in some columns."""
+        with Spill.open(key, self.count) as spill:
+            for piece in self.plain_pieces():
+                spill.add(piece)
+            for number in spill.parts():
+                yield spill.read(number)
 
     def read(self) -> pa.Table:
         return pa.concat_tables(self.plain_pieces(), promote_options="permissive")

@@ -20,7 +20,7 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import combined_events, written_events
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.state.tables import NO_IDS, join_tables
-from headrace.streams.windows.change_batch import Bools, Changes, Int64s, LargeCommit, to_numpy
+from headrace.streams.windows.change_batch import Bools, Changes, Int64s, to_numpy
 from headrace.streams.windows.emission import EmitState, flags, is_closed
 from headrace.streams.windows.evaluation import WindowEvaluation
 from headrace.streams.windows.retention import ids_of
@@ -110,7 +110,7 @@ class RecalculationTimer:
             return replace(result, wake_at=None)
         if before.wake_at is None or before.deferred is None:
             return replace(result, wake_at=changes.now + self.interval_ms)
-        if before.wake_at > changes.now or isinstance(changes.source, LargeCommit):
+        if before.wake_at > changes.now or changes.large is not None:
             return replace(result, wake_at=before.wake_at)
         tick = self.processor.recalculate_windows(replace(result.state, deferred=None), marks, changes)
         return combined(result, tick, [*key_columns(self.processor.plan.query), WSTART])
