@@ -41,7 +41,7 @@ from headrace.streams.runner import StreamRunner
 from headrace.streams.sources import spill
 from headrace.streams.sources.lag import measure_counters, measured_record
 from headrace.streams.sources.tags import with_tags
-from headrace.streams.wide import dispatch
+from headrace.streams.windows import large_commits
 from headrace.streams.windows.change_batch import LargeCommit
 from tests.support.object_store import warehouse_options
 
@@ -308,7 +308,7 @@ def open_profile(profile: str, home: Path, spark: SparkSession, kernels: str = "
             patch.setattr(LargeCommit, "read", refuse_to_read)
             options |= {"driver_rows": 0, "batch_rows": 1}
         if profile == "wide":
-            patch.setattr(dispatch, "MAX_WINDOWS", 20)
+            patch.setattr(large_commits, "MAX_WINDOWS", 20)
             options |= {"wide_commit_rows": 0}
         with open_environment(home, lambda: spark, **options) as env:
             yield env

@@ -17,7 +17,7 @@ from headrace.storage.object_store import file_system
 from headrace.streams.runner import StreamRunner, state_store
 from headrace.streams.sources import spill
 from headrace.streams.wide.commits import WideCommits
-from headrace.streams.wide.divided import DividedCommits
+from headrace.streams.wide.dispatch import LargeCommitProcessor
 from headrace.streams.wide.staging import discard_leftovers
 from headrace.streams.windows.change_batch import Changes
 from tests.streams import test_windows
@@ -150,13 +150,13 @@ def test_a_commit_with_late_rows_is_divided_by_series(wide: StreamEnvironment, o
 def test_updates_and_deletes_are_divided_by_series(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part is computed with the state of its series, and none without its changes closes windows too early or too late."""
     sizes: list[int] = []
-    process = DividedCommits._process_part
+    process = LargeCommitProcessor._process_part
 
-    def recorded(commits: DividedCommits, state: Any, changes: Changes, folder: str) -> Any:
+    def recorded(commits: LargeCommitProcessor, state: Any, changes: Changes, staged: Any) -> Any:
         sizes.append(changes.rows.num_rows)
-        return process(commits, state, changes, folder)
+        return process(commits, state, changes, staged)
 
-    monkeypatch.setattr(DividedCommits, "_process_part", recorded)
+    monkeypatch.setattr(LargeCommitProcessor, "_process_part", recorded)
     monkeypatch.setattr(spill, "PART_ROWS", 20)
     found: list[Any] = []
     large: dict[str, Any] = {"driver_rows": 0, "batch_rows": 1}
@@ -243,7 +243,7 @@ def test_what_a_killed_driver_has_staged_is_deleted_when_the_stream_starts(wide:
 def test_a_stream_with_more_windows_than_the_driver_holds_is_computed_by_tasks(
     tmp_path: Path, spark: SparkSession, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.streams.wide.dispatch.MAX_WINDOWS", 5)
+    monkeypatch.setattr("headrace.streams.windows.large_commits.MAX_WINDOWS", 5)
     with open_environment(tmp_path / "home", lambda: spark, driver_rows=0) as env:
         plan = create(env, "interval(10s)")
         env.insert(readings(0, 60))

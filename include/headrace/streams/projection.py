@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,13 +14,10 @@ from headrace.compute.plan import TS, WSTART
 from headrace.context import Context
 from headrace.model.jobs import JobCounters
 from headrace.storage.row_matching import row_ids
-from headrace.streams.batches import BatchResult, StagedWindows, idle_result
+from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.keep import kept_result
-from headrace.streams.sources.spill import Spill
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.wide.parts import PartResult
-from headrace.streams.wide.staging import can_stage, create_staging_folder
+from headrace.streams.wide.staging import can_stage, create_staging_folder, stage_result
 from headrace.streams.windows.accounting import count_rows
 from headrace.streams.windows.change_batch import UPSERT_KINDS, ChangeBatch, Changes, LargeCommit, change_batch, to_numpy
 from headrace.streams.windows.evaluation import kernel_for, numbered, numbered_query, source_schema, typed_rows
@@ -43,31 +39,18 @@ class ProjectionProcessor:
         self.kernel = kernel_for(context, plan, lambda: ProjectionKernel.compile(self.query, types))
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
-        if isinstance(changes.source, LargeCommit) and can_stage(self.plan):
-            return self.process_large(state, changes, changes.source)
+        if changes.large is not None and can_stage(self.plan):
+            return self.process_large(state, changes, changes.large)
         return self.process_rows(state, changes)
 
     def process_large(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult:
-        """Compute a large commit piece by piece, since each row is one result."""
-        staged = StagedWindows(create_staging_folder(self.context, self.plan.id))
-        batches = state.counters.batches + 1
-        for piece in self.pieces(commit):
-            result = kept_result(self.plan, self.process_rows(state, replace(changes, source=piece)), changes.now)
-            part = PartResult.of(result, staged.uri)
-            state, staged = part.state, staged.plus(part.files, part.retracted)
-        state = replace(state, counters=replace(state.counters, batches=batches))
-        return replace(idle_result(state), staged=staged)
-
-    def pieces(self, commit: LargeCommit) -> Iterator[pa.Table]:
-        """Yield the changes in parts, each with all changes of its rows: a row before and after an update has one result."""
-        if commit.inserted is not None:
-            yield from commit.plain_pieces()
-            return
-        with Spill.open(self.plan.source.primary_key, commit.count) as spill:
-            for piece in commit.plain_pieces():
-                spill.add(piece)
-            for number in spill.parts():
-                yield spill.read(number)
+        """Compute a large commit piece by piece, since each row is one result, and a row before and after an update another."""
+        result = replace(idle_result(state), staged=create_staging_folder(self.context, self.plan.id))
+        for piece in commit.parts(self.plan.source.primary_key) if commit.inserted is None else commit.plain_pieces():
+            computed = self.process_rows(result.state, replace(changes, source=piece))
+            result = stage_result(self.plan, computed, changes.now, result.staged)
+        counters = replace(result.state.counters, batches=state.counters.batches + 1)
+        return replace(result, state=replace(result.state, counters=counters))
 
     def process_rows(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute what changes make due from all of them at once."""

@@ -1,35 +1,48 @@
 """Large commits by executors: tasks compute the windows of ranges of series and stage results; the driver commits these once.
 
+A window has rows of one series, so a range of series can be computed without the others. Only the watermark depends on all rows.
 The driver sees the windows that stay in state, the names of files, counts and event times, and no other rows, windows or results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute.columnar import UnsupportedError
 from headrace.compute.window_plans import StateWindow
 from headrace.context import Context
 from headrace.errors import NotSupportedError
 from headrace.model.failpoints import failpoint
 from headrace.model.streams import TriggerMode
+from headrace.storage.delta.change_columns import as_inserted
 from headrace.storage.delta.changes import InsertedRows
+from headrace.storage.delta.shares import Share
 from headrace.storage.delta.spark_writes import map_in_tasks
 from headrace.streams.batches import BatchResult, StagedWindows
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
-from headrace.streams.wide.division import DividedState, number_by_name
-from headrace.streams.wide.parts import CommitPart, PartTask, whole_result
-from headrace.streams.wide.staging import can_stage, create_staging_folder, discard_staged
+from headrace.streams.wide.division import divide_state, join_results, number_by_name, whole_result
+from headrace.streams.wide.staging import can_stage, create_staging_folder, discard_staged, stage_result
 from headrace.streams.windows.accounting import later_of
-from headrace.streams.windows.change_batch import Changes, LargeCommit
-from headrace.streams.windows.evaluation import KernelEvaluation
+from headrace.streams.windows.change_batch import Changes, Int64s, LargeCommit, to_numpy, to_ticks
 from headrace.streams.windows.large_commits import LargeCommits
+from headrace.streams.windows.results import result_of
 from headrace.streams.windows.retention import subtable_key
 
 TRIGGERS: Final = (TriggerMode.AT_ONCE, TriggerMode.WINDOW_CLOSE)
+MAX_CLOSED_WINDOWS: Final = 100
+"""Closed windows of a slice to retain, at least two for each subtable: the driver gets those of all slices."""
+
+CommitPart = tuple[Share, StreamState]
+"""A range of series: the rows that a commit has of it, and what the state has."""
+Slice = tuple[StreamState, list[pa.Table]]
 
 
 def can_be_wide(plan: StreamPlan) -> bool:
@@ -43,61 +56,113 @@ class WideCommits:
     """Has executors compute the large commits of one stream."""
 
     context: Context
-    plan: StreamPlan
-    kernels: KernelEvaluation
+    commits: LargeCommits
 
     def process(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult | None:
         """Return the result of a commit; None if its rows need recalculation, or its files are not ordered by series."""
-        if commit.inserted is None:
+        plan, spark = self.commits.plan, self.context.spark()
+        parts = [] if commit.inserted is None else self._parts(state, commit.inserted)
+        if commit.inserted is None or not parts:
             return None
-        parts = self._parts(state, commit.inserted)
-        if parts is None:
-            return None
-        task = self._task(state, changes, commit, commit.inserted, parts)
-        spark, name = self.context.spark(), self.plan.name
-        results = [result for result in map_in_tasks(spark, parts, task.compute, name) if result is not None]
+        staged = create_staging_folder(self.context, plan.id)
+        task = PartTask(
+            self.commits, replace(changes, source=commit.inserted.schema.empty_table()), commit.inserted, commit.remaining, staged
+        )
+        task = replace(task, max_event_time=later_of(state.max_event_time, self._max_event_time(task, parts)))
+        results = [result for result in map_in_tasks(spark, parts, task.compute, plan.name) if result is not None]
         failpoint("streams.wide.staged")
         if len(results) < len(parts):
-            discard_staged(StagedWindows(task.folder))
+            discard_staged(staged)
             return None
-        return whole_result(self.plan, state, results, task.folder)
+        return whole_result(plan, state, results)
 
-    def _parts(self, state: StreamState, inserted: InsertedRows) -> list[CommitPart] | None:
-        spark, columns = self.context.spark(), self._columns()
-        tasks = spark.sparkContext.defaultParallelism
+    def _parts(self, state: StreamState, inserted: InsertedRows) -> list[CommitPart]:
+        plan, tasks = self.commits.plan, self.context.spark().sparkContext.defaultParallelism
         try:
-            shares = self.context.tables.shares(self.plan.source, columns, tasks, paths=inserted.paths)
+            shares = self.context.tables.shares(plan.source, columns_read(plan), tasks, paths=inserted.paths)
         except NotSupportedError:
-            return None
-        if not shares:
-            return None
+            return []
         # Series between two shares have no rows, so any task can take their state.
-        divided = DividedState.of(self.plan, state, number_by_name([share.series.first or "" for share in shares]))
-        return [CommitPart(share, divided.part(number)) for number, share in enumerate(shares)]
+        state_of = divide_state(plan, state, number_by_name([share.series.first or "" for share in shares]))
+        return [(share, state_of(number)) for number, share in enumerate(shares)]
 
-    def _columns(self) -> tuple[str, ...]:
-        source = self.plan.source
-        return tuple(dict.fromkeys([*source.primary_key, *self.plan.query.scans[0].columns]))
+    def _max_event_time(self, task: PartTask, parts: list[CommitPart]) -> int | None:
+        plan = self.commits.plan
+        if plan.query.filter is None and not isinstance(plan.query.window, StateWindow):
+            return self.commits.span(task.inserted).last
+        shares = [share for share, _ in parts]
+        return reduce(later_of, map_in_tasks(self.context.spark(), shares, task.max_time, plan.name), None)
 
-    def _task(
-        self, state: StreamState, changes: Changes, commit: LargeCommit, inserted: InsertedRows, parts: Sequence[CommitPart]
-    ) -> PartTask:
-        commits = LargeCommits(self.plan, self.kernels)
-        span = commits.span(inserted)
-        task = PartTask(
-            commits=commits,
-            changes=replace(changes, source=inserted.schema.empty_table()),
-            version=inserted.version,
-            columns=self._columns(),
-            span=span,
-            max_event_time=None,
-            remaining=commit.remaining,
-            folder=create_staging_folder(self.context, self.plan.id),
-        )
-        return replace(task, max_event_time=later_of(state.max_event_time, self._max_event_time(task, parts)))
 
-    def _max_event_time(self, task: PartTask, parts: Sequence[CommitPart]) -> int | None:
-        if self.plan.query.filter is None and not isinstance(self.plan.query.window, StateWindow):
-            return task.span.last
-        without_state = [replace(part, state=StreamState(part.state.position)) for part in parts]
-        return reduce(later_of, map_in_tasks(self.context.spark(), without_state, task.max_time, self.plan.name), None)
+def columns_read(plan: StreamPlan) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*plan.source.primary_key, *plan.scan.columns]))
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """What all tasks of a commit have in common. Sent to Spark's workers.
+
+    `changes` is the commit without its rows; `max_event_time`, the largest one after it, in ticks. `remaining` returns rows without
+    those that the stream leaves out; None if it leaves out none.
+    """
+
+    commits: LargeCommits
+    changes: Changes
+    inserted: InsertedRows
+    remaining: Callable[[pa.Table], pa.Table] | None
+    staged: StagedWindows
+    max_event_time: int | None = None
+
+    def compute(self, part: CommitPart) -> BatchResult | None:
+        """Return the result of a part; None if the driver has to compute the commit, because windows need recalculation."""
+        results = list[BatchResult]()
+        for state, rows in self._slices(part):
+            result = self._compute_slice(state, rows)
+            if result is None:
+                return None
+            results.append(result)
+        return join_results(self.commits.plan, results)
+
+    def _slices(self, part: CommitPart) -> Iterator[Slice]:
+        """Yield the rows of a part by ranges of series, with the state of these; at last the state that is left, without rows."""
+        share, state = part
+        for rows in self._read(share):
+            last = pc.max(rows[share.key].unique().cast(pa.string())).as_py()
+            own, state = through(self.commits.plan, state, last)
+            yield own, [as_inserted(rows, self.inserted.version)]
+        yield state, []
+
+    def _compute_slice(self, state: StreamState, pieces: list[pa.Table]) -> BatchResult | None:
+        plan = self.commits.plan
+        try:
+            merged = self.commits.merge_pieces(state, self.changes, pieces, self.commits.span(self.inserted))
+        except UnsupportedError:
+            return None
+        if merged is None:
+            return None
+        evaluated = replace(merged, count=replace(merged.count, max_event_time=self.max_event_time))
+        return stage_result(plan, result_of(plan, state, evaluated, MAX_CLOSED_WINDOWS), self.changes.now, self.staged)
+
+    def _read(self, share: Share) -> Iterator[pa.Table]:
+        """Yield the rows of a share that remain, by ranges of series."""
+        rows = share.read(columns_read(self.commits.plan))
+        return rows if self.remaining is None else (slice_ for slice_ in map(self.remaining, rows) if slice_.num_rows)
+
+    def max_time(self, share: Share) -> int | None:
+        """Return the largest event time of the rows of a share that pass WHERE, in ticks; None if there are none."""
+        plan = self.commits.plan
+        latest: int | None = None
+        for rows in self._read(share):
+            times = to_ticks(rows[plan.source.timestamp.name], plan.query.precision)[self.commits.kernels.passing(rows)]
+            latest = later_of(latest, int(times.max()) if len(times) else None)
+        return latest
+
+
+def through(plan: StreamPlan, state: StreamState, last: str) -> tuple[StreamState, StreamState]:
+    """Return the state of the series up to a name, inclusive, and that of the others."""
+
+    def is_after(series: pa.ChunkedArray) -> Int64s:
+        return to_numpy(pc.greater(series.cast(pa.string()), last)).astype(np.int64)
+
+    state_of = divide_state(plan, state, is_after)
+    return state_of(0), state_of(1)

@@ -1,79 +1,59 @@
-"""The division of a state by series: each row of the state is looked at once, however many parts there are."""
+"""The division of a state by series, and the joining of what parts with different series come to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.compute.plan import SERIES_KEY
+from headrace.compute.windows.segments import base_key_columns
 from headrace.model.jobs import JobCounters
+from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.notifications.events import join_events
 from headrace.streams.state.checkpoints import StreamState, event_times
-from headrace.streams.state.tables import StateTable, join_tables
+from headrace.streams.state.tables import StateTable, concat, join_tables
+from headrace.streams.windows.accounting import later_of
 from headrace.streams.windows.change_batch import Int64s, to_numpy
-from headrace.streams.windows.retention import subtable_key
+from headrace.streams.windows.retention import evict_windows, subtable_key
 
 NumberOf = Callable[[pa.ChunkedArray], Int64s]
 """Returns for each series the number of its part."""
+StateOf = Callable[[int], StreamState]
+"""Returns the state of the series of a part, without counters."""
 
 
-@dataclass(frozen=True)
-class DividedRows:
-    """Rows in the order of their parts."""
+def divide_state(plan: StreamPlan, state: StreamState, number_of: NumberOf) -> StateOf:
+    """Divide the windows and event times of a state by series. What concerns no series belongs to no part.
 
-    rows: pa.Table
-    order: Int64s
-    numbers: Int64s
-
-    @classmethod
-    def of(cls, rows: pa.Table, numbers: Int64s) -> DividedRows:
-        """Divide rows by the number of each row's part."""
-        order = np.argsort(numbers, kind="stable")
-        return cls(rows, order, numbers[order])
-
-    def part(self, number: int) -> pa.Table:
-        """Return the rows of a part, in their order."""
-        first, last = np.searchsorted(self.numbers, (number, number + 1))
-        return self.rows.take(pa.array(self.order[first:last]))
+    Each row of the state is looked at once, however many parts there are.
+    """
+    key = subtable_key(plan)
+    assert key is not None
+    times = divide_rows(state.max_event_time_by_subtable.to_table(), SERIES_KEY, number_of)
+    windows = divide_rows(None if state.windows is None else state.windows.to_table(), key, number_of)
+    deferred = divide_rows(state.deferred, plan.source.series_key, number_of)
+    others = replace(state, counters=JobCounters(), messages=(), checkpoint=None)
+    return lambda number: with_tables(plan, replace(others, deferred=deferred(number)), times(number), windows(number))
 
 
-@dataclass(frozen=True)
-class DividedState:
-    """A state whose windows and event times are divided by series. What concerns no series belongs to no part."""
+def divide_rows(rows: pa.Table | None, column: str, number_of: NumberOf) -> Callable[[int], pa.Table | None]:
+    """Return what returns the rows of a part, in their order; None if it has none."""
+    if rows is None:
+        return lambda _: None
+    numbers = number_of(rows[column])
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
 
-    state: StreamState
-    times: DividedRows
-    windows: DividedRows | None
-    deferred: DividedRows | None
-    keys: Sequence[str]
+    def part(number: int) -> pa.Table | None:
+        first, last = np.searchsorted(ordered, (number, number + 1))
+        return rows.take(pa.array(order[first:last])) if last > first else None
 
-    @classmethod
-    def of(cls, plan: StreamPlan, state: StreamState, number_of: NumberOf) -> DividedState:
-        key, windows = subtable_key(plan), state.windows
-        assert key is not None
-
-        def divide(rows: pa.Table | None, column: str) -> DividedRows | None:
-            return None if rows is None else DividedRows.of(rows, number_of(rows[column]))
-
-        times = state.max_event_time_by_subtable.to_table()
-        return cls(
-            replace(state, counters=JobCounters(), messages=(), checkpoint=None),
-            DividedRows.of(times, number_of(times[SERIES_KEY])),
-            divide(None if windows is None else windows.to_table(), key),
-            divide(state.deferred, plan.source.series_key),
-            () if windows is None else windows.keys,
-        )
-
-    def part(self, number: int) -> StreamState:
-        """Return the state of the series of a part, without counters."""
-        deferred = None if self.deferred is None else self.deferred.part(number)
-        state = replace(self.state, deferred=deferred if deferred is not None and deferred.num_rows else None)
-        windows = None if self.windows is None else self.windows.part(number)
-        return with_tables(state, self.times.part(number), windows, self.keys)
+    return part
 
 
 def number_by_name(first_names: Sequence[str]) -> NumberOf:
@@ -87,41 +67,42 @@ def number_by_name(first_names: Sequence[str]) -> NumberOf:
     return number_of
 
 
-class OrderedState:
-    """The state of some series, taken in the order of their names."""
-
-    def __init__(self, plan: StreamPlan, state: StreamState) -> None:
-        key, times = subtable_key(plan), state.max_event_time_by_subtable.to_table()
-        assert key is not None
-        self._state, self._key = state, key
-        self._times = times.sort_by(SERIES_KEY)
-        self._windows = None if state.windows is None else state.windows.to_table().sort_by(key)
-        self._keys = () if state.windows is None else state.windows.keys
-
-    def take_through(self, name: str | None) -> StreamState:
-        """Return the state of the next series up to a name, inclusive; None for all that are left."""
-        self._times, times = cut_after(self._times, SERIES_KEY, name)
-        if self._windows is None:
-            return with_tables(self._state, times, None, ())
-        self._windows, windows = cut_after(self._windows, self._key, name)
-        return with_tables(self._state, times, windows, self._keys)
-
-
-def cut_after(rows: pa.Table, key: str, name: str | None) -> tuple[pa.Table, pa.Table]:
-    """Cut rows in the order of a key: return those after a name, and those up to it."""
-    count = rows.num_rows if name is None else int(pc.sum(pc.less_equal(rows[key], name)).as_py() or 0)
-    return rows.slice(count), rows.slice(0, count)
-
-
-def join_series(state: StreamState, others: Sequence[StreamState]) -> StreamState:
-    states = [state, *others]
-    tables = [part.windows for part in states if part.windows is not None and part.windows.num_rows]
-    windows = join_tables([table.to_table() for table in tables])
-    times = pa.concat_tables([part.max_event_time_by_subtable.to_table() for part in states])
-    joined = replace(state, deferred=join_tables([part.deferred for part in states]))
-    return with_tables(joined, times, windows, tables[0].keys if tables else ())
-
-
-def with_tables(state: StreamState, times: pa.Table, windows: pa.Table | None, keys: Sequence[str]) -> StreamState:
-    own_windows = None if windows is None or windows.num_rows == 0 else StateTable.of(windows, keys)
+def with_tables(plan: StreamPlan, state: StreamState, times: pa.Table | None, windows: pa.Table | None) -> StreamState:
+    own_windows = None if windows is None or windows.num_rows == 0 else StateTable.of(windows, base_key_columns(plan.query))
     return replace(state, max_event_time_by_subtable=event_times(times), windows=own_windows)
+
+
+def whole_result(plan: StreamPlan, before: StreamState, results: Sequence[BatchResult]) -> BatchResult:
+    """Return the result of a commit from the state before it and the results of all series."""
+    total = join_results(plan, results)
+    counters = before.counters.plus(total.state.counters)
+    moved = replace(total.state, counters=replace(counters, batches=before.counters.batches + 1))
+    return replace(total, state=evict_windows(plan, moved))
+
+
+def join_results(plan: StreamPlan, results: Sequence[BatchResult]) -> BatchResult:
+    """Return the results of parts with different series as one. Their states have the counters of the commit alone."""
+    states = [result.state for result in results]
+    state = replace(
+        states[0],
+        deferred=join_tables([state.deferred for state in states]),
+        counters=reduce(JobCounters.plus, (state.counters for state in states)),
+        max_event_time=reduce(later_of, (state.max_event_time for state in states)),
+        evicted_through=reduce(later_of, (state.evicted_through for state in states)),
+    )
+    times = join_rows(state.max_event_time_by_subtable.to_table() for state in states)
+    windows = join_tables([state.windows.to_table() for state in states if state.windows is not None])
+    staged = [result.staged for result in results if result.staged is not None]
+    return BatchResult(
+        join_rows(result.upserts for result in results),
+        join_rows(result.retractions for result in results),
+        with_tables(plan, state, times, windows),
+        events=join_events([result.events for result in results]),
+        staged=reduce(lambda first, second: first.plus(second.files, second.retracted), staged) if staged else None,
+    )
+
+
+def join_rows(tables: Iterable[pa.Table]) -> pa.Table:
+    """Return the rows of all tables, of which there is at least one."""
+    some = list(tables)
+    return concat([rows for rows in some if rows.num_rows] or some[:1])

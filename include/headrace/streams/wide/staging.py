@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -11,8 +12,9 @@ from pyarrow import fs
 
 from headrace.context import Context
 from headrace.storage.object_store import file_system
-from headrace.streams.batches import StagedWindows
+from headrace.streams.batches import BatchResult, StagedWindows, idle_result
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.keep import kept_result
 
 FOLDER: Final = "staged"
 
@@ -22,12 +24,12 @@ def can_stage(plan: StreamPlan) -> bool:
     return plan.target.key is None and plan.notification is None and not plan.fills_gaps
 
 
-def create_staging_folder(context: Context, job_id: str) -> str:
-    """Create a folder, which names the driver's epoch; return its URI."""
+def create_staging_folder(context: Context, job_id: str) -> StagedWindows:
+    """Create a folder, which names the driver's epoch."""
     folder = f"{context.state_uri}/{job_id}/{FOLDER}/{context.epoch:010d}-{uuid.uuid4().hex}"
     system, root = file_system(folder)
     system.create_dir(root, recursive=True)
-    return folder
+    return StagedWindows(folder)
 
 
 def stage_windows(folder: str, windows: pa.Table) -> tuple[str, ...]:
@@ -38,6 +40,15 @@ def stage_windows(folder: str, windows: pa.Table) -> tuple[str, ...]:
     name = f"{uuid.uuid4().hex}.parquet"
     pq.write_table(windows, f"{root}/{name}", filesystem=system, compression="zstd")
     return (name,)
+
+
+def stage_result(plan: StreamPlan, result: BatchResult, now: int, staged: StagedWindows | None) -> BatchResult:
+    """Return a result without what the target does not keep, its windows staged after others; None leaves them in memory."""
+    kept = kept_result(plan, result, now)
+    if staged is None:
+        return kept
+    files, retracted = (stage_windows(staged.uri, rows) for rows in (kept.upserts, kept.retractions))
+    return replace(idle_result(kept.state), staged=staged.plus(files, retracted))
 
 
 def discard_staged(staged: StagedWindows) -> None:

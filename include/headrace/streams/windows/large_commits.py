@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import JobCounters
 from headrace.storage.delta.changes import InsertedRows
-from headrace.storage.row_matching import match_rows, row_ids
+from headrace.storage.row_matching import row_ids
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
@@ -34,27 +35,33 @@ from headrace.streams.windows.change_batch import (
     to_numpy,
 )
 from headrace.streams.windows.evaluation import KernelEvaluation
-from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
-from headrace.streams.windows.window_sql import ADDED
+from headrace.streams.windows.retention import Span, affected_windows, subtable_key, touches_evicted
+from headrace.streams.windows.scope_evaluation import evaluate_inserts
+
+MAX_WINDOWS: Final = 2_000_000
+"""Greatest number of windows of a commit that are in this process at a time, if it can be computed in another way."""
 
 
 class TooManyWindowsError(Exception):
     """A commit has more windows than may be in memory."""
 
 
+def check_windows(count: int) -> None:
+    if count > MAX_WINDOWS:
+        raise TooManyWindowsError
+
+
 @dataclass(frozen=True)
 class LargeCommits:
-    """Merges the large commits of one stream, with at most `max_windows` windows in memory; None for any number."""
+    """Merges the large commits of one stream, with any number of windows in memory unless that `is_limited`."""
 
     plan: StreamPlan
     kernels: KernelEvaluation
-    max_windows: int | None = None
+    is_limited: bool = False
 
     def merge(self, state: StreamState, changes: Changes, commit: LargeCommit) -> EvaluatedBatch | None:
         """Return the windows after a commit; None if it may need recalculation."""
-        if commit.inserted is None:
-            return None
-        if self.plan.leaves_rows_out and may_mix_series(self.plan):
+        if commit.inserted is None or (self.plan.leaves_rows_out and may_mix_series(self.plan)):
             return None
         return self.merge_pieces(state, changes, commit.pieces(), self.span(commit.inserted))
 
@@ -67,7 +74,7 @@ class LargeCommits:
         """Return the windows after pieces of a commit; None if they may need recalculation.
 
         Raises:
-            TooManyWindowsError: There are more windows than `max_windows`.
+            TooManyWindowsError: There are too many windows.
         """
         affected = affected_windows(self.plan, state, span)
         windows, tally = self.kernels.carried(affected), replace(state, counters=JobCounters())
@@ -79,14 +86,13 @@ class LargeCommits:
             if not self.is_on_time(batch, state, tally) or not self._continues(windows, added, state):
                 return None
             windows = self.kernels.add(windows, added)
-            if self.max_windows is not None and windows.num_rows > self.max_windows:
-                raise TooManyWindowsError
+            if self.is_limited:
+                check_windows(windows.num_rows)
             tally = self.counted(batch, tally)
-        if self._touches_evicted(windows, affected, state):
+        is_interval = isinstance(self.plan.query.window, IntervalWindow)
+        if is_interval and touches_evicted(self.plan, windows, affected, state.evicted_through):
             return None
-        no_windows = empty_state_windows(self.plan, windows)
-        state_windows = no_windows if affected is None else affected
-        return EvaluatedBatch(self.kernels.finish(windows), state_windows, no_windows, no_windows, 0, BatchCount.of_write(tally))
+        return evaluate_inserts(self.plan, self.kernels.finish(windows), affected, BatchCount.of_write(tally))
 
     def is_on_time(self, batch: ChangeBatch, state: StreamState, tally: StreamState) -> bool:
         """Return whether no row may be expired or, for windows that leave rows out, out of order in its subtable."""
@@ -109,14 +115,6 @@ class LargeCommits:
         last = np.full(max(int(groups.max()), int(added_groups.max())) + 1, NEVER)
         np.maximum.at(last, groups, to_numpy(windows[WEND]).astype(np.int64))
         return bool((to_numpy(added[WSTART]) > last[added_groups]).all())
-
-    def _touches_evicted(self, windows: pa.Table, affected: pa.Table | None, state: StreamState) -> bool:
-        if state.evicted_through is None or not isinstance(self.plan.query.window, IntervalWindow):
-            return False
-        touched = pc.and_(pc.less_equal(windows[WSTART], state.evicted_through), pc.greater(windows[ADDED], 0))
-        in_state = windows.slice(0, 0) if affected is None else affected
-        key = [*key_columns(self.plan.query), WSTART]
-        return bool((match_rows(windows.filter(touched).select(key), in_state.select(key), key) < 0).any())
 
     def counted(self, batch: ChangeBatch, tally: StreamState) -> StreamState:
         """Return the state with a piece's rows and event times counted."""

@@ -7,7 +7,7 @@ memory follows the windows. If there are too many, the commit is read several ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,11 +24,13 @@ from headrace.context import Context
 from headrace.model.jobs import JobCounters
 from headrace.storage import Bounds
 from headrace.storage.row_matching import row_ids
+from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import source_pieces
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.state.hashing import hash_rows
+from headrace.streams.wide.staging import can_stage, create_staging_folder, discard_staged, stage_result
 from headrace.streams.windows.accounting import BatchCount, EvaluatedBatch, later_of
 from headrace.streams.windows.change_batch import (
     NEVER,
@@ -43,10 +45,11 @@ from headrace.streams.windows.change_batch import (
     to_numpy,
 )
 from headrace.streams.windows.evaluation import WindowEvaluation, source_schema
-from headrace.streams.windows.large_commits import LargeCommits, TooManyWindowsError
+from headrace.streams.windows.large_commits import LargeCommits, TooManyWindowsError, check_windows
 from headrace.streams.windows.lateness import BatchSegments, append_state_windows, append_stored_rows, batch_segments, count_batch
 from headrace.streams.windows.recalculation import RecalculationScopes
-from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, subtable_key
+from headrace.streams.windows.results import result_of, unevicted_result
+from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, evict_windows, subtable_key
 from headrace.streams.windows.scope_evaluation import add_marks, complete_scopes, evaluate_scopes
 from headrace.streams.windows.stored_rows import Ranges, in_ranges
 from headrace.streams.windows.window_sql import ROW
@@ -55,6 +58,8 @@ THIS_WRITE: Final = 0
 """The version of the commit among segments: all of its rows have the same."""
 MAX_NAMES: Final = 10_000
 """Greatest number of series that a read of stored rows names."""
+GROWTH: Final = 4
+"""How many times as many shares are tried if the windows of one are too many."""
 
 
 def can_be_merged(plan: StreamPlan) -> bool:
@@ -96,6 +101,13 @@ class MergedRows:
     marks: pa.Table | None = None
     span: Span | None = None
 
+    def reach(self, batch: ChangeBatch) -> None:
+        """Extend the span to the rows of a batch."""
+        own, before = replace(Span.of(batch, None), series=None), self.span
+        if before is not None:
+            own = Span(min(before.first, own.first), max(before.last, own.last), later_of(before.written, own.written))
+        self.span = own
+
 
 @dataclass(frozen=True)
 class MergedCommits:
@@ -105,37 +117,90 @@ class MergedCommits:
     plan: StreamPlan
     evaluation: WindowEvaluation
 
-    def merge(self, commit: LargeCommit, state: StreamState, changes: Changes, share: WindowShare, limit: int | None) -> MergedRows:
+    @property
+    def is_divisible(self) -> bool:
+        """Whether windows can be computed share by share: whether they can be divided, and results be staged."""
+        return bool(WindowShare.all_of(self.plan).columns) and can_stage(self.plan)
+
+    def process(self, state: StreamState, changes: Changes, commit: LargeCommit) -> BatchResult:
+        """Return the result of a commit, computed in more and more shares until the windows of each are few."""
+        share = WindowShare.all_of(self.plan)
+        while True:
+            try:
+                return (self._process_shares if share.count > 1 else self._process_all)(state, changes, commit, share)
+            except TooManyWindowsError:
+                share = replace(share, count=share.count * GROWTH)
+
+    def _process_all(self, state: StreamState, changes: Changes, commit: LargeCommit, share: WindowShare) -> BatchResult:
+        rows = self.merge(commit, state, changes, share)
+        if rows.span is None:
+            return idle_result(state)
+        result = result_of(self.plan, state, self.evaluate(rows, state, changes, share))
+        return replace(result, state=replace(result.state, deferred=rows.marks))
+
+    def _process_shares(self, state: StreamState, changes: Changes, commit: LargeCommit, share: WindowShare) -> BatchResult:
+        staged = create_staging_folder(self.context, self.plan.id)
+        result, rows = replace(idle_result(state), staged=staged), MergedRows(state)
+        try:
+            for number in range(share.count):
+                own = replace(share, number=number)
+                rows = self.merge(commit, state, changes, own)
+                if rows.span is None:
+                    break
+                evaluated = self._evaluate_share(rows, result.state, state.max_event_time, changes, own)
+                result = stage_result(self.plan, evaluated, changes.now, result.staged)
+        except TooManyWindowsError:
+            discard_staged(staged)
+            raise
+        return replace(result, state=evict_windows(self.plan, replace(result.state, deferred=rows.marks)))
+
+    def _evaluate_share(
+        self, rows: MergedRows, current: StreamState, reached: int | None, changes: Changes, share: WindowShare
+    ) -> BatchResult:
+        """Return the result of a share. Rows are counted with the first.
+
+        `current` is the state after the shares so far, `reached` the largest event time before the commit.
+        """
+        state = replace(current, max_event_time=reached)
+        evaluated = self.evaluate(rows, state, changes, share)
+        if share.number > 0:
+            evaluated = replace(evaluated, count=replace(evaluated.count, counters=JobCounters()))
+        return unevicted_result(self.plan, state, evaluated)
+
+    def merge(self, commit: LargeCommit, state: StreamState, changes: Changes, share: WindowShare) -> MergedRows:
         """Return what a commit comes to in a share of the windows.
 
         Raises:
-            TooManyWindowsError: There are more windows than `limit`.
+            TooManyWindowsError: There are too many windows, and they can be divided.
         """
         merged = MergedRows(replace(state, counters=JobCounters()), marks=state.deferred)
         for piece in commit.plain_pieces():
             batch = change_batch(self.plan, replace(changes, source=piece), ignore_update=self.plan.ignores_updates)
             if batch.rows.num_rows:
-                self._add(merged, batch, state, share)
-            windows = sum(part.num_rows for part in (merged.inserts, merged.changed) if part is not None)
-            if limit is not None and windows > limit:
-                raise TooManyWindowsError
+                merged.reach(batch)
+                if not self._add_on_time(merged, batch, state, share):
+                    self._add_rows(merged, batch, state, share, defers=self.plan.defers_changes)
+            if self.is_divisible:
+                check_windows(sum(part.num_rows for part in (merged.inserts, merged.changed) if part is not None))
         return merged
 
-    def recalculate(self, pieces: Iterator[pa.Table], state: StreamState, changes: Changes) -> EvaluatedBatch | None:
-        """Return the windows of rows, recalculated from what the source has after the changes; None if there are no rows."""
+    def recalculate(
+        self, pieces: Iterable[pa.Table], state: StreamState, changes: Changes, evicted_through: int | None
+    ) -> BatchResult:
+        """Recalculate the windows of rows from what the source has after the changes.
+
+        Those up to `evicted_through` that are not in state may be in the target.
+        """
         share, merged = WindowShare.all_of(self.plan), MergedRows(replace(state, counters=JobCounters()))
         for piece in pieces:
             if piece.num_rows:
                 batch = recalculation_batch(self.plan, piece)
-                merged.span = span_of(batch) if merged.span is None else joined_span(merged.span, span_of(batch))
+                merged.reach(batch)
                 self._add_rows(merged, batch, state, share, defers=False)
-        return None if merged.span is None else self.evaluate(merged, state, changes, share)
-
-    def _add(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> None:
-        """Add a piece of the commit."""
-        merged.span = span_of(batch) if merged.span is None else joined_span(merged.span, span_of(batch))
-        if not self._add_on_time(merged, batch, state, share):
-            self._add_rows(merged, batch, state, share, defers=self.plan.defers_changes)
+        if merged.span is None:
+            return idle_result(state)
+        recalculated = self.evaluate(merged, replace(state, evicted_through=evicted_through), changes, share)
+        return result_of(self.plan, state, recalculated)
 
     def _add_on_time(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> bool:
         """Add a piece that only has new rows on time, without a segment for each; return False if kernels cannot."""
@@ -255,14 +320,6 @@ class MergedCommits:
 def with_row_number(segments: pa.Table, number: int) -> pa.Table:
     """Return segments that belong to no single row of a batch, with a number instead of that of a row."""
     return segments.append_column(ROW, pa.repeat(pa.scalar(number, pa.int64()), segments.num_rows))
-
-
-def span_of(batch: ChangeBatch) -> Span:
-    return replace(Span.of(batch, None), series=None)
-
-
-def joined_span(first: Span, second: Span) -> Span:
-    return Span(min(first.first, second.first), max(first.last, second.last), later_of(first.written, second.written))
 
 
 def is_among(rows: pa.Table, others: pa.Table, columns: Sequence[str]) -> Bools:

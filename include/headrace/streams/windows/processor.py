@@ -6,19 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from headrace.compute.plan import WSTART
 from headrace.compute.window_plans import IntervalWindow
-from headrace.compute.windows import key_columns
 from headrace.compute.windows.segments import base_key_columns
 from headrace.context import Context
-from headrace.storage.row_matching import match_rows
 from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.state.tables import concat
-from headrace.streams.wide.dispatch import large_commit_processor
+from headrace.streams.wide.dispatch import LargeCommitProcessor
 from headrace.streams.windows import window_sql
 from headrace.streams.windows.accounting import BatchCount, EvaluatedBatch, count_rows, count_used_rows, later_of
 from headrace.streams.windows.change_batch import (
@@ -26,7 +22,6 @@ from headrace.streams.windows.change_batch import (
     ChangeBatch,
     Changes,
     Int64s,
-    LargeCommit,
     RowKind,
     change_batch,
     maybe_expired,
@@ -46,9 +41,16 @@ from headrace.streams.windows.merged_commits import MergedCommits, can_be_merged
 from headrace.streams.windows.notes import late_windows
 from headrace.streams.windows.recalculation import END, RecalculationScopes
 from headrace.streams.windows.results import result_of
-from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, is_unfinished_before, subtable_key
+from headrace.streams.windows.retention import (
+    Span,
+    affected_windows,
+    empty_state_windows,
+    is_unfinished_before,
+    subtable_key,
+    touches_evicted,
+)
 from headrace.streams.windows.rewritten_rows import mark_rewritten, rows_to_add, segments_to_add
-from headrace.streams.windows.scope_evaluation import add_marks, complete_scopes, evaluate_scopes
+from headrace.streams.windows.scope_evaluation import add_marks, complete_scopes, evaluate_inserts, evaluate_scopes
 from headrace.streams.windows.stored_rows import Ranges, read_stored_rows
 from headrace.streams.windows.timers import timer_of
 
@@ -60,7 +62,8 @@ class WindowProcessor:
         self.context = context
         self.plan = plan
         self.evaluation = window_evaluation(context, plan)
-        self.large_commits = large_commit_processor(context, plan, self.evaluation, self.process_rows)
+        self.merged = MergedCommits(context, plan, self.evaluation) if can_be_merged(plan) else None
+        self.large_commits = LargeCommitProcessor(context, plan, self.evaluation, self.merged, self.process_rows)
         self.timer = timer_of(self)
 
     def process_batch(self, state: StreamState, changes: Changes) -> BatchResult:
@@ -72,11 +75,9 @@ class WindowProcessor:
     def process_changes(self, state: StreamState, changes: Changes) -> BatchResult:
         if changes.tags_version is not None:
             return self.move_rows(state, changes)
-        if isinstance(changes.source, LargeCommit):
-            result = self.large_commits.process(state, changes, changes.source)
-            if result is not None:
-                return result
-        return self.process_rows(state, changes)
+        large = changes.large
+        result = None if large is None else self.large_commits.process(state, changes, large)
+        return self.process_rows(state, changes) if result is None else result
 
     def process_rows(self, state: StreamState, changes: Changes) -> BatchResult:
         """Compute what changes make due from all of them at once."""
@@ -96,18 +97,13 @@ class WindowProcessor:
 
         What is in state was computed with tags that may have changed since, so the target may have any of the windows.
         """
-        if not can_be_merged(self.plan):
+        if self.merged is None:
             return self.recalculate_windows(state, changes.rows, changes)
-        source = changes.source
-        pieces = iter([source]) if isinstance(source, pa.Table) else source.plain_pieces()
-        merged = MergedCommits(self.context, self.plan, self.evaluation)
-        evaluated = merged.recalculate(pieces, replace(state, evicted_through=END), changes)
-        return idle_result(state) if evaluated is None else result_of(self.plan, state, evaluated)
+        return self.merged.recalculate(changes.pieces(), state, changes, END)
 
     def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
-        if can_be_merged(self.plan):
-            evaluated = MergedCommits(self.context, self.plan, self.evaluation).recalculate(iter([rows]), state, changes)
-            return idle_result(state) if evaluated is None else result_of(self.plan, state, evaluated)
+        if self.merged is not None:
+            return self.merged.recalculate([rows], state, changes, state.evicted_through)
         if rows.num_rows == 0:
             return idle_result(state)
         batch = recalculation_batch(self.plan, rows)
@@ -148,17 +144,10 @@ class WindowProcessor:
     ) -> EvaluatedBatch | None:
         """Merge new rows in one step; None if a window turns out to have stored rows that are not in state."""
         windows = self.evaluation.merge_inserts(batch.rows, affected)
-        in_state = windows.slice(0, 0).select([*key_columns(self.plan.query), WSTART]) if affected is None else affected
-        if state.evicted_through is not None:
-            maybe_evicted = windows.filter(
-                pc.and_(pc.less_equal(windows[WSTART], state.evicted_through), pc.greater(windows[window_sql.ADDED], 0))
-            )
-            if (match_rows(maybe_evicted, in_state, [*key_columns(self.plan.query), WSTART]) < 0).any():
-                return None
-        state_windows = empty_state_windows(self.plan, windows) if affected is None else affected
-        no_windows = state_windows.slice(0, 0)
+        if touches_evicted(self.plan, windows, affected, state.evicted_through):
+            return None
         count = self.count_inserts(batch, state, windows).reaching(changes.max_event_time)
-        return EvaluatedBatch(windows, state_windows, no_windows, no_windows, 0, count)
+        return evaluate_inserts(self.plan, windows, affected, count)
 
     def count_inserts(self, batch: ChangeBatch, state: StreamState, windows: pa.Table) -> BatchCount:
         plan = self.plan

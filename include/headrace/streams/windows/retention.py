@@ -15,13 +15,13 @@ from headrace.compute.plan import WEND, WSTART
 from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.segments import base_key_columns
-from headrace.storage.row_matching import row_ids
+from headrace.storage.row_matching import match_rows, row_ids
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState
 from headrace.streams.state.tables import NO_IDS, ROW_ID, StateTable
 from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, Int64s, to_numpy
 from headrace.streams.windows.emission import EmitState, follows_closing, notes_ends
-from headrace.streams.windows.window_sql import EMITTED, window_columns
+from headrace.streams.windows.window_sql import ADDED, EMITTED, window_columns
 
 MAX_CLOSED_WINDOWS: Final = 20_000
 """Closed windows to retain, so that late rows need no read of the source. At least two for each subtable are retained."""
@@ -109,6 +109,15 @@ def may_be_affected(plan: Plan, windows: pa.Table, first: int, last: int) -> Boo
             (group,) = row_ids([windows], key_columns(plan))
             previous_start = max_by_group(group, np.where(start < first, start, NEVER))
             return np.asarray((end >= first) | (start == previous_start[group]) | is_last_in_partition(group, start, end))
+
+
+def touches_evicted(plan: StreamPlan, windows: pa.Table, in_state: pa.Table | None, evicted_through: int | None) -> bool:
+    """Return whether new rows are in windows of INTERVAL that are not in state since they may have been evicted."""
+    if evicted_through is None:
+        return False
+    key = [*key_columns(plan.query), WSTART]
+    touched = windows.filter(pc.and_(pc.less_equal(windows[WSTART], evicted_through), pc.greater(windows[ADDED], 0))).select(key)
+    return bool((match_rows(touched, (touched.slice(0, 0) if in_state is None else in_state).select(key), key) < 0).any())
 
 
 def max_by_group(group: Int64s, value: Int64s) -> Int64s:

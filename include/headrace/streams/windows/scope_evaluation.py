@@ -18,11 +18,18 @@ from headrace.streams.windows.change_batch import RowKind, to_numpy
 from headrace.streams.windows.evaluation import WindowEvaluation
 from headrace.streams.windows.lateness import BatchSegments, mergeable_segments, select_segments
 from headrace.streams.windows.recalculation import RecalculationScopes, find_scopes, rows_before_scopes
+from headrace.streams.windows.retention import empty_state_windows
 from headrace.streams.windows.stored_rows import Ranges, coalesce_ranges, is_covered
 from headrace.streams.windows.window_sql import ROW
 
 ReadStored = Callable[[Ranges, RecalculationScopes], BatchSegments]
 """Returns the segments of a batch with those of the stored rows in some ranges."""
+
+
+def evaluate_inserts(plan: StreamPlan, windows: pa.Table, affected: pa.Table | None, count: BatchCount) -> EvaluatedBatch:
+    """Return the windows after a batch of new rows that were merged into the affected ones in state."""
+    no_windows = empty_state_windows(plan, windows)
+    return EvaluatedBatch(windows, no_windows if affected is None else affected, no_windows, no_windows, 0, count)
 
 
 def complete_scopes(
