@@ -304,9 +304,10 @@ streams = st.builds(
 
 databases = names.map(lambda name: Name(None, name))
 shows = st.one_of(
+    st.builds(model.Show, st.just("databases"), like=_maybe(text)),
     st.builds(
         model.Show,
-        st.sampled_from(["databases", "stables", "tables", "vtables", "child vtables", "streams"]),
+        st.sampled_from(["stables", "tables", "vtables", "child vtables", "streams"]),
         database=_maybe(names),
         like=_maybe(text),
     ),
