@@ -157,6 +157,10 @@ class LimitError(ProgrammingError, code="LIMIT"):
     """A value is beyond a limit of the language."""
 
 
+class NoDatabaseError(ProgrammingError, code="NO_DATABASE"):
+    """A name has no database, and none is selected."""
+
+
 class InvalidStreamError(ProgrammingError, code="INVALID_STREAM"):
     """A query or option is not allowed in a stream."""
 

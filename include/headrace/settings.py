@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from headrace.errors import ConfigurationError
-from headrace.model.addresses import parse_networks
+from headrace.model.addresses import parse_doors, parse_networks
 from headrace.model.dag_options import parse_dag_options
 from headrace.model.egress import parse_locations, parse_rules
 from headrace.model.masking import mask_secrets
@@ -219,6 +219,7 @@ class Settings:
         "",
         "Protocols of other clients that snodes speak, separated by commas: `iotdb` (IoTDB's RPC), `tdengine` (TDengine's REST and "
         "schemaless writing), `flight` (Arrow Flight SQL).",
+        parse=parse_doors,
     )
     door_host: str = setting("127.0.0.1", "Address that these doors bind; 0.0.0.0 binds all interfaces, which needs TLS.")
     iotdb_port: int = non_negative(6667, "Port of the door `iotdb`; 0 selects a free port.", le=65535)
@@ -431,7 +432,12 @@ class Settings:
 
     def create_home(self) -> Path:
         """Create the home directory unless it exists, closed to other users, and return it."""
-        self.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the folder {self.home_path} cannot be created: {error.strerror}", hint=f"set {PREFIX}HOME to one you may write to"
+            ) from None
         return self.home_path
 
     @property

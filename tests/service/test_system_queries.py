@@ -42,6 +42,25 @@ def test_only_system_tables_are_read(session: Session, relation: str) -> None:
         session.execute(f"SELECT count(*) FROM {USERS} a, (SELECT * FROM {relation}) b")
 
 
+@pytest.mark.parametrize(
+    ("sql", "message", "hint"),
+    [
+        (f"SELECT nam FROM {USERS}", "there is no column nam in ins_users", "did you mean name?"),
+        (f"SELECT name FROM {USERS} WHERE zone = 1", "there is no column zone in ins_users", "the columns are create_time, enable"),
+    ],
+)
+def test_a_column_that_does_not_exist_is_shown(session: Session, sql: str, message: str, hint: str) -> None:
+    with pytest.raises(NotFoundError) as raised:
+        session.execute(sql)
+    assert (raised.value.message, raised.value.span is not None) == (message, True)
+    assert raised.value.hint.startswith(hint)
+
+
+def test_columns_without_alias_have_the_names_of_other_queries(session: Session) -> None:
+    sql = f"SELECT count(*), upper(name), super FROM {USERS} WHERE name = 'root' GROUP BY name, super"
+    assert session.execute(f"{sql} UNION {sql}").rows.to_pylist() == [{"count(*)": 1, "upper(name)": "ROOT", "super": 1}]
+
+
 def test_parts_of_deep_expressions_come_in_order() -> None:
     deep: Expression = Literal(0)
     for number in range(10_000):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from headrace.model.addresses import DOOR_NAMES
+
 if TYPE_CHECKING:
     from headrace.context import Context
     from headrace.doors.gate import Gate
@@ -66,11 +68,10 @@ def create_doors(context: Context, snode: str, queries: RunningQueries) -> list[
 
 def with_ports(context: Context, snode: str) -> Context:
     """Return a context with the ports of an snode: those that share a machine have consecutive ones."""
-    from headrace.doors.options import NAMES
     from headrace.runtime.sharing import port_of
 
     members = context.catalog.members.all()
-    ports = {f"{name}_port": port_of(snode, members, getattr(context.settings, f"{name}_port")) for name in NAMES}
+    ports = {f"{name}_port": port_of(snode, members, getattr(context.settings, f"{name}_port")) for name in DOOR_NAMES}
     return replace(context, settings=context.settings.replace(ports))
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headrace.errors import ConfigurationError
+from headrace.model.addresses import parse_doors
 from headrace.runtime.listening import check_certificate, is_loopback
 
 if TYPE_CHECKING:
     from headrace.settings import Settings
-
-NAMES: Final = ("iotdb", "tdengine", "flight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +39,9 @@ def door_options(settings: Settings, name: str) -> DoorOptions | None:
     """Return where a door listens, or None if the settings leave it closed.
 
     Raises:
-        ConfigurationError: The settings name an unknown door, or one would be open to other machines without TLS.
+        ConfigurationError: It would be open to other machines without TLS.
     """
-    names = [part.strip().lower() for part in settings.doors.split(",") if part.strip()]
-    unknown = next((one for one in names if one not in NAMES), None)
-    if unknown is not None:
-        raise ConfigurationError(f"there is no door {unknown!r}", hint=f"HEADRACE_DOORS takes {', '.join(NAMES)}")
-    if name not in names:
+    if name not in parse_doors(settings.doors):
         return None
     check_certificate(settings)
     options = DoorOptions(settings.door_host, getattr(settings, f"{name}_port"), settings.tls_certificate, settings.tls_key)

@@ -1,16 +1,27 @@
-"""Addresses of clients that come through proxies."""
+"""Doors of clients, and addresses of those that come through proxies."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
+from typing import Final
 
+DOOR_NAMES: Final = ("iotdb", "tdengine", "flight")
+"""Protocols of other clients, by the names that settings have."""
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def parse_networks(text: str) -> tuple[Network, ...]:
     """Return addresses and networks that are separated by commas; raise `ValueError` if one is none."""
     return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
+
+
+def parse_doors(text: str) -> tuple[str, ...]:
+    """Return the names of doors that are separated by commas; raise `ValueError` if one is none."""
+    names = tuple(part.strip().lower() for part in text.split(",") if part.strip())
+    if (unknown := next((name for name in names if name not in DOOR_NAMES), None)) is not None:
+        raise ValueError(f"there is no door {unknown!r}, only {', '.join(DOOR_NAMES)}")
+    return names
 
 
 def client_address(peer: str, forwarded: str, proxies: Sequence[Network]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import Error, NotFoundError, NotSupportedError, ProgrammingError
+from headrace.errors import Error, NoDatabaseError, NotFoundError, NotSupportedError, ProgrammingError
 from headrace.model.spans import Span
 from headrace.model.tables import Database, Name, Table, TableKind
 from headrace.service.rights import denied_table
@@ -28,7 +28,7 @@ def database_of(name: Name, session: PlanningContext) -> str:
     """Return the database of a name: its own, else the current one."""
     database = name.database or session.database
     if database is None:
-        raise ProgrammingError(
+        raise NoDatabaseError(
             f"no database for {name.name}", hint="name it (database.table), or choose one with USE database", span=name.span
         )
     return database

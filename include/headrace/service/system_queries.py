@@ -5,13 +5,14 @@ DuckDB sees the relations that a query names, and is asked for known functions o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+import difflib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from typing import Final
 
 from headrace.errors import DataError, LimitError, NotFoundError, NotSupportedError
-from headrace.model.expressions import Call
-from headrace.model.queries import Query, TableSource, Union
+from headrace.model.expressions import Call, ColumnRef, Star
+from headrace.model.queries import Query, SelectItem, TableSource, Union
 from headrace.model.statements import Select
 from headrace.queries import running
 from headrace.service import system_tables
@@ -33,6 +34,8 @@ FUNCTIONS: Final = (
     "now today to_timestamp date_trunc date_part year month day hour minute second",
 )
 NAMES: Final = frozenset(name for line in FUNCTIONS for name in line.split())
+MIN_SIMILARITY: Final = 0.75
+"""Of a name to a column that it may mean, from 0 to 1."""
 SUPPORTED: Final = NAMES | frozenset([*OPERATORS.split("|"), "|"])
 """The operators and functions of these queries. None of them makes a value much larger than its arguments."""
 
@@ -58,13 +61,15 @@ def query_system_tables(statement: Select, session: SessionState) -> Result:
 
     from headrace.storage.sandbox import open_database
 
-    relations = check_query(statement.query)
+    relations, query = check_query(statement.query), named(statement.query)
     with open_database(**SETTINGS) as connection, running.canceling(connection.interrupt):
-        for name in relations:
-            connection.register(name, system_tables.RELATIONS[name](session.context).arrow())
+        tables = {name: system_tables.RELATIONS[name](session.context).arrow() for name in relations}
+        check_columns(query, {name: table.column_names for name, table in tables.items()})
+        for name, table in tables.items():
+            connection.register(name, table)
         running.check()
         try:
-            table = connection.sql(system_tables.duckdb_sql(statement)).to_arrow_table()
+            result = connection.sql(system_tables.duckdb_sql(replace(statement, query=query))).to_arrow_table()
         except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
             raise not_found(f"{system_tables.SCHEMA} cannot answer the query: {error}") from None
         except duckdb.OutOfMemoryException:
@@ -72,8 +77,8 @@ def query_system_tables(statement: Select, session: SessionState) -> Result:
         except duckdb.DataError as error:
             message = str(error).splitlines()[0]
             raise DataError(message, hint="a value is not valid for the expression; cast it, or leave it out with WHERE") from None
-        running.check(table.num_rows, table.nbytes)
-        return Result(table)
+        running.check(result.num_rows, result.nbytes)
+        return Result(result)
 
 
 def check_query(query: Query | Union) -> list[str]:
@@ -89,6 +94,29 @@ def check_query(query: Query | Union) -> list[str]:
             hint = f"functions of system tables are {', '.join(sorted(NAMES))}"
             raise NotSupportedError(f"{part.function} is not supported in queries of system tables", hint=hint, span=part.span)
     return list(dict.fromkeys(relations))
+
+
+def check_columns(query: Query | Union, columns: Mapping[str, Collection[str]]) -> None:
+    """Raise `NotFoundError` for a column that neither a relation has nor an alias of the query names."""
+    parts = list(parts_of(query))
+    known = {name.lower() for names in columns.values() for name in names}
+    known |= {part.alias.lower() for part in parts if isinstance(part, SelectItem) and part.alias is not None}
+    for part in parts:
+        if isinstance(part, ColumnRef) and part.name.lower() not in known:
+            close = difflib.get_close_matches(part.name.lower(), known, 1, MIN_SIMILARITY)
+            hint = f"did you mean {close[0]}?" if close else f"the columns are {', '.join(sorted(known))}"
+            raise NotFoundError(f"there is no column {part.name} in {', '.join(columns)}", hint=hint, span=part.span)
+
+
+def named(query: Query | Union) -> Query | Union:
+    """Return a query whose expressions have their text as the name of their column, as in other queries."""
+    if isinstance(query, Union):
+        return replace(query, left=named(query.left))
+    items = (
+        item if item.alias is not None or isinstance(item.expression, ColumnRef | Star) else replace(item, alias=item.text)
+        for item in query.items
+    )
+    return replace(query, items=tuple(items))
 
 
 def parts_of(value: object) -> Iterator[object]:

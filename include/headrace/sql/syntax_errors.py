@@ -9,7 +9,7 @@ from headrace.errors import SqlSyntaxError
 from headrace.model.spans import Span
 from headrace.sql.lexical_rules import LexicalRules
 
-MIN_SIMILARITY = 0.75
+MIN_SIMILARITY = 0.77
 """Minimum similarity (0 to 1) of a word to a keyword it misspells. Lower values match names, higher ones miss misspellings."""
 
 

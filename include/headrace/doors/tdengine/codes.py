@@ -10,6 +10,7 @@ from headrace.errors import (
     ExistsError,
     InternalError,
     LimitError,
+    NoDatabaseError,
     NotFoundError,
     PermissionDeniedError,
     SqlSyntaxError,
@@ -35,6 +36,8 @@ def code_of(error: Error) -> int:
         return error.status
     is_database = error.message.startswith("database ")
     match error:
+        case NoDatabaseError():
+            return NO_DATABASE
         case AuthenticationError():
             return AUTHENTICATION_FAILED
         case PermissionDeniedError():
@@ -50,7 +53,7 @@ def code_of(error: Error) -> int:
         case TransientError() | InternalError() | LimitError():
             return OTHER
         case _:
-            return NO_DATABASE if error.message.startswith("no database") else SYNTAX_ERROR
+            return SYNTAX_ERROR
 
 
 def description(error: Error) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from headrace.errors import NotSupportedError, ProgrammingError
+from headrace.errors import NoDatabaseError, NotSupportedError, ProgrammingError
 from headrace.model.access import Privilege
 from headrace.model.expressions import Scalar
 from headrace.model.masking import masked
@@ -107,7 +107,7 @@ def read_system_table(relation: str, statement: Show, session: PlanningContext) 
     """Return a system table's rows of the statement's database, or else the current one."""
     database = statement.database or session.database
     if database is None:
-        raise ProgrammingError("no database chosen", hint="USE database, or SHOW … FROM database", span=statement.span)
+        raise NoDatabaseError("no database chosen", hint="USE database, or SHOW … FROM database", span=statement.span)
     session.context.catalog.databases.get(database)
     return system_tables.RELATIONS[relation](session.context).where("db_name", database)
 

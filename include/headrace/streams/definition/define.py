@@ -15,7 +15,7 @@ from headrace.compute import Plan, Relation, Scan, Scope, SeriesNames, bind, lan
 from headrace.compute.assignment import assign_outputs
 from headrace.compute.nodes import columns_of
 from headrace.compute.window_plans import EventWindow, IntervalWindow
-from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NotFoundError
+from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NoDatabaseError, NotFoundError
 from headrace.model.jobs import JobDefinition, Replacement
 from headrace.model.notifications import Notification
 from headrace.model.positions import SourceId, source_id
@@ -222,7 +222,7 @@ def catalog_scope(
         """Return the relation of a name; raise with the name's position if there is none."""
         owning_database = name.database or database
         if owning_database is None:
-            raise InvalidStreamError(
+            raise NoDatabaseError(
                 f"no database is selected for {name}", hint=f"write database.{name}, or select one with USE", span=name.span
             )
         try:
@@ -418,7 +418,7 @@ class Definer:
         name = self.statement.target
         database = name.database or self.database
         if database is None:
-            raise InvalidStreamError(f"no database is selected for {name}", hint=f"write database.{name}", span=name.span)
+            raise NoDatabaseError(f"no database is selected for {name}", hint=f"write database.{name}", span=name.span)
         target_database = self.catalog.databases.get(database)
         if name.name in self.catalog.subtables.find(database, [name.name]):
             raise InvalidStreamError(f"{name} is not a supertable", span=name.span)

@@ -18,7 +18,15 @@ from headrace.doors.tdengine.schemaless.lines import TIME
 from headrace.doors.tdengine.schemaless.records import UNITS, json_records, line_records, telnet_records
 from headrace.doors.tdengine.schemaless.schema import missing_subtables, prepare_table, wider
 from headrace.doors.tdengine.schemaless.series import Series, series_of_json, series_of_line
-from headrace.errors import DataError, Error, PermissionDeniedError, ProgrammingError, StaleDefinitionError, TransientError
+from headrace.errors import (
+    DataError,
+    Error,
+    NoDatabaseError,
+    PermissionDeniedError,
+    ProgrammingError,
+    StaleDefinitionError,
+    TransientError,
+)
 from headrace.model.access import Principal
 from headrace.model.types import TypeKind
 from headrace.pipes.formats.records import ID, Problems
@@ -56,7 +64,7 @@ class Target:
         if self.unit not in UNITS:
             raise ProgrammingError(f"unknown precision {self.unit}", hint=f"use one of {', '.join(UNITS)}")
         if not self.database:
-            raise ProgrammingError("no database is named", hint="name it: ?db=…")
+            raise NoDatabaseError("no database is named", hint="name it: ?db=…")
 
 
 @dataclass(slots=True)
