@@ -55,7 +55,7 @@ def number_rows(window: RowOrderedWindow, prepared: DataFrame, keys: list[str], 
         case CountWindow():
             position = f"CAST(row_number() {over(keys, order)} - 1 AS BIGINT)"
             counted = prepared.selectExpr("*", f"{position} AS {FIRST_ROW}", f"1L AS {ROW_COUNT}")
-            return counted.selectExpr("*", f"{count_window_column(window)} AS {WINDOW_NUMBER}")
+            return counted.selectExpr("*", f"{window_number(FIRST_ROW, window.count, window.sliding)} AS {WINDOW_NUMBER}")
 
 
 def number_by_breaks(rows: DataFrame, keys: list[str], order: list[str], condition: str) -> DataFrame:
@@ -85,18 +85,19 @@ def number_count_segments(window: CountWindow, rows: DataFrame, keys: list[str],
         *others, f"{FIRST_ROW} AS _carried", f"coalesce({FIRST_ROW}, {carried_rows} + {position}) AS {FIRST_ROW}"
     )
     carried = f"array({FIRST_ROW} div {window.sliding}L)"
-    all_windows = f"if(_carried IS NULL, {count_window_array(window)}, {carried})"
+    all_windows = f"if(_carried IS NULL, {window_numbers(FIRST_ROW, window.count, window.sliding)}, {carried})"
     return counted.selectExpr("*", f"explode({all_windows}) AS {WINDOW_NUMBER}").drop("_carried")
 
 
-def count_window_column(window: CountWindow) -> str:
-    if window.sliding == window.count:
-        return f"({FIRST_ROW} div {window.count}L)"
-    return f"explode({count_window_array(window)})"
+def window_number(position: str, length: int, step: int) -> str:
+    """Return the numbers of the windows that a position is in, exploded if there may be several. One starts every `step`."""
+    return f"({position} div {step}L)" if step == length else f"explode({window_numbers(position, length, step)})"
 
 
-def count_window_array(window: CountWindow) -> str:
-    if window.sliding == window.count:
-        return f"array({FIRST_ROW} div {window.count}L)"
-    earliest = f"greatest(0L, ({FIRST_ROW} - {window.count}L) div {window.sliding}L + if({FIRST_ROW} >= {window.count}L, 1L, 0L))"
-    return f"sequence({earliest}, {FIRST_ROW} div {window.sliding}L)"
+def window_numbers(position: str, length: int, step: int) -> str:
+    """Return what `window_number` does as an array."""
+    latest = f"({position} div {step}L)"
+    if step == length:
+        return f"array({latest})"
+    earliest = f"greatest(0L, ({position} - {length}L) div {step}L + if({position} >= {length}L, 1L, 0L))"
+    return f"if({earliest} <= {latest}, sequence({earliest}, {latest}), array())"

@@ -13,6 +13,7 @@ from headrace.compute.nodes import bigint, bigint_sql
 from headrace.compute.plan import TS, WEND, WSTART, Plan
 from headrace.compute.types import from_ticks
 from headrace.compute.window_plans import RangeWindow
+from headrace.compute.windows.numbering import window_number
 from headrace.errors import LimitError
 from headrace.model.instants import add_months
 from headrace.model.time import Precision
@@ -35,7 +36,8 @@ def assign_windows(plan: Plan, window: RangeWindow, prepared: DataFrame) -> Data
         return prepared.join(F.broadcast(grid), F.expr(inside))
     first, end = range_bounds(plan, window)
     within = f"{assignment_instant(window)} >= {bigint_sql(first)} AND {assignment_instant(window)} < {bigint_sql(end)}"
-    indexed = prepared.where(within).selectExpr("*", f"{window_index(window, first)} AS {INDEX}")
+    numbers = window_number(f"({assignment_instant(window)} - {bigint_sql(first)})", window.length, window.step)
+    indexed = prepared.where(within).selectExpr("*", f"{numbers} AS {INDEX}")
     if window.step != window.length:
         indexed = indexed.where(f"{INDEX} IS NOT NULL")
     start = f"({bigint_sql(first)} + {INDEX} * {bigint_sql(window.step)})"
@@ -46,17 +48,6 @@ def assign_windows(plan: Plan, window: RangeWindow, prepared: DataFrame) -> Data
 def assignment_instant(window: RangeWindow) -> str:
     """Return the instant by which a row is assigned: windows that are closed on the right are those of the instant before."""
     return f"({TS} - 1L)" if window.right else TS
-
-
-def window_index(window: RangeWindow, first: int) -> str:
-    """Return the numbers of the windows that an instant lies in, as one number if it lies in one at the most."""
-    since = f"({assignment_instant(window)} - {bigint_sql(first)})"
-    latest = f"({since} div {bigint_sql(window.step)})"
-    if window.step == window.length:
-        return latest
-    length = bigint_sql(window.length)
-    earliest = f"greatest(0L, ({since} - {length}) div {bigint_sql(window.step)} + if({since} >= {length}, 1L, 0L))"
-    return f"explode(if({earliest} <= {latest}, sequence({earliest}, {latest}), array()))"
 
 
 def range_bounds(plan: Plan, window: RangeWindow) -> tuple[int, int]:
