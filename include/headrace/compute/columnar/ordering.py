@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 
 from headrace.compute.columnar.arrays import refuse
 from headrace.compute.columnar.columns import decoded, to_arrays
+from headrace.compute.columnar.frames import ArrowRows
 from headrace.compute.columnar.partials import is_ordered
-from headrace.compute.columnar.runs import Bools, Int64s, Runs, combined, marks, ranks, stable_order
+from headrace.compute.columnar.runs import Int64s, combined, ranks
+from headrace.compute.evaluation.ordering import limit_partitions
 from headrace.compute.plan import Plan
 from headrace.compute.plan_clauses import ResultOrder, Sort
 
@@ -28,9 +30,7 @@ def order_result(plan: Plan, rows: pa.Table, natural: Sequence[str]) -> pa.Table
     keys = [key.column for key in plan.keys]
     rows = sort_rows(limit_series(order, rows, keys), order.sorts, natural)
     if order.partitioned and not order.sorts and order.limit is not None:
-        first = order.offset or 0
-        position = positions_in_groups(numbers_of(rows, keys))
-        return rows.filter(pa.array(within(position, first, order.limit))).select(outputs)
+        return limit_partitions(plan, ArrowRows(plan, rows), natural).table.select(outputs)
     return limit(order, rows).select(outputs)
 
 
@@ -80,7 +80,8 @@ def limit_series(order: ResultOrder, rows: pa.Table, keys: Sequence[str]) -> pa.
     if order.series_limit is None or not keys:
         return rows
     ranked = np.unique(numbers_of(rows, keys), return_inverse=True)[1].astype(np.int64)
-    return rows.filter(pa.array(within(ranked, order.series_offset or 0, order.series_limit)))
+    first = order.series_offset or 0
+    return rows.filter(pa.array((ranked >= first) & (ranked < first + order.series_limit)))
 
 
 def numbers_of(rows: pa.Table, columns: Sequence[str]) -> Int64s:
@@ -88,18 +89,3 @@ def numbers_of(rows: pa.Table, columns: Sequence[str]) -> Int64s:
     arrays = [decoded(array) for array in to_arrays(rows.select(list(columns))).values()]
     refuse(not all(is_ordered(array.type) for array in arrays), "a group of such values")
     return combined([ranks(array) for array in arrays], rows.num_rows)
-
-
-def positions_in_groups(numbers: Int64s) -> Int64s:
-    """Return the position of each row, from 0, among the rows with its number."""
-    order = stable_order(numbers)
-    runs = Runs.of(marks([numbers[order]], len(numbers)))
-    positions = np.empty(len(numbers), np.int64)
-    positions[order] = np.arange(len(numbers)) - runs.start_of_row
-    return positions
-
-
-def within(positions: Int64s, first: int, count: int) -> Bools:
-    """Return which positions are among `count` from the first on."""
-    result: Bools = (positions >= first) & (positions < first + count)
-    return result

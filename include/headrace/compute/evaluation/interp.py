@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
+from headrace.compute.evaluation.ordering import sort_nodes
 from headrace.compute.frames import Frame, Repetition
 from headrace.compute.nodes import (
     NULL,
@@ -18,11 +19,10 @@ from headrace.compute.nodes import (
     either,
     if_,
     integer,
-    negated,
     string,
 )
 from headrace.compute.plan import KEY, SERIES_KEY, TS, Plan
-from headrace.compute.plan_clauses import GapFill, InterpPlan, Output, Sort
+from headrace.compute.plan_clauses import GapFill, InterpPlan, Output
 from headrace.compute.terms import ColumnRole
 from headrace.compute.types import double_to_number, spark_type
 from headrace.compute.window_plans import Argument, Bound
@@ -150,14 +150,6 @@ def fill_gaps(plan: Plan, fill: GapFill, rows: F) -> F:
     }
     others: dict[str, Node] = {name: Column(name) for name in rows.columns}
     return rows.select({**others, **cells, POSITION: Over(call("row_number"), (), order)})
-
-
-def sort_nodes(sort: Sort) -> list[Node]:
-    """Return the keys of an ORDER BY item with their direction."""
-    column = Column(sort.column)
-    keys = [column, negated(call("is_negative_zero", column))] if sort.orders_zeros else [column]
-    nulls = "nulls first" if sort.nulls_first else "nulls last"
-    return [call(nulls, call("desc" if sort.descending else "asc", key)) for key in keys]
 
 
 def filled_cell(fill: GapFill, order: tuple[Node, ...], output: Output, value: Node) -> Node:

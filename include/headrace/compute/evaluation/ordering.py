@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from headrace.compute import nodes
+from headrace.compute.frames import Frame, SparkRows
+from headrace.compute.nodes import Node, Over, bigint, both, call, integer, negated
 from headrace.compute.plan import Plan
 from headrace.compute.plan_clauses import NO_CALLS, ResultOrder, Sort
 from headrace.compute.plan_sources import SeriesRows
@@ -15,6 +18,7 @@ from headrace.storage.spark.functions import F
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+R = TypeVar("R", bound=Frame)
 MAX_SPARK_ROWS: Final = 2**31 - 1
 RANK: Final = "_rank"
 RANGE_PARTITION: Final = "_range_partition"
@@ -30,7 +34,7 @@ def order_result(plan: Plan, rows: DataFrame, natural: Sequence[str], *, ordered
         return apply_limit(sort_rows(distinct, order.sorts, outputs if ordered else (), single_task=single_task), order)
     rows = apply_series_limit(plan, rows)
     if order.partitioned and not order.sorts and order.limit is not None:
-        rows = limit_partitions(plan, rows, natural)
+        rows = limit_partitions(plan, SparkRows(plan, rows), natural).frame
         return sort_rows(rows, (), natural if ordered else (), single_task=True).select(*outputs)
     needed = ordered or order.sorts or order.limit is not None
     return apply_limit(sort_rows(rows, order.sorts, natural if needed else (), single_task=single_task), order).select(*outputs)
@@ -47,7 +51,7 @@ def limit_first(plan: Plan, rows: DataFrame, natural: Sequence[str]) -> DataFram
     if plan.order.limit is not None:
         return apply_limit(sort_rows(rows, plan.order.sorts, natural), plan.order)
     # Spark would evaluate the select list before an OFFSET without LIMIT.
-    order = [*([order_sql(plan.order.sorts)] if plan.order.sorts else []), *(f"{name} ASC NULLS FIRST" for name in natural)]
+    order = [str(key) for sort in (*plan.order.sorts, *map(Sort, natural)) for key in sort_nodes(sort)]
     return rows.selectExpr("*", f"row_number() {over([], order)} AS _number").where(f"_number > {plan.order.offset}")
 
 
@@ -64,8 +68,7 @@ def sort_rows(rows: DataFrame, sorts: Sequence[Sort], natural: Sequence[str], *,
     rows once more: twice the time of a query over windows, whose result is small compared to its input. If rows have the rank of
     their subtable, the range partitions are computed in advance instead.
     """
-    columns = [directed(F.expr(key), sort) for sort in sorts for key in sort_keys(sort)]
-    columns += [F.col(name).asc_nulls_first() for name in natural]
+    columns = [directed(F.expr(str(key)), sort) for sort in (*sorts, *map(Sort, natural)) for key in sort_keys(sort)]
     if not columns:
         return rows
     if not single_task:
@@ -79,22 +82,22 @@ def sort_rows(rows: DataFrame, sorts: Sequence[Sort], natural: Sequence[str], *,
     return partitioned.sortWithinPartitions(*columns)
 
 
-def sort_keys(sort: Sort) -> list[str]:
-    """Return the keys of an ORDER BY item as Spark SQL. Spark takes -0.0 and 0.0 for equal, so a second key orders them."""
-    column = sort.column
-    return [column, f"NOT ({column} = 0 AND CAST({column} AS STRING) = '-0.0')"] if sort.orders_zeros else [column]
+def sort_keys(sort: Sort) -> list[Node]:
+    """Return the keys of an ORDER BY item. Spark takes -0.0 and 0.0 for equal, so a second key orders them."""
+    column = nodes.Column(sort.column)
+    return [column, negated(call("is_negative_zero", column))] if sort.orders_zeros else [column]
+
+
+def sort_nodes(sort: Sort) -> list[Node]:
+    """Return the keys of an ORDER BY item with their direction."""
+    nulls, direction = "nulls first" if sort.nulls_first else "nulls last", "desc" if sort.descending else "asc"
+    return [call(nulls, call(direction, key)) for key in sort_keys(sort)]
 
 
 def directed(column: Column, sort: Sort) -> Column:
     if sort.descending:
         return column.desc_nulls_first() if sort.nulls_first else column.desc_nulls_last()
     return column.asc_nulls_first() if sort.nulls_first else column.asc_nulls_last()
-
-
-def order_sql(sorts: Sequence[Sort]) -> str:
-    """Return the keys of ORDER BY with their directions, for a window of Spark SQL."""
-    directions = [f"{'DESC' if sort.descending else 'ASC'} NULLS {'FIRST' if sort.nulls_first else 'LAST'}" for sort in sorts]
-    return ", ".join(f"{key} {direction}" for sort, direction in zip(sorts, directions, strict=True) for key in sort_keys(sort))
 
 
 def apply_limit(rows: DataFrame, order: ResultOrder) -> DataFrame:
@@ -121,9 +124,11 @@ def apply_series_limit(plan: Plan, rows: DataFrame) -> DataFrame:
     return ranked.where(f"_series > {first} AND _series <= {first + plan.order.series_limit}").drop("_series")
 
 
-def limit_partitions(plan: Plan, rows: DataFrame, natural: Sequence[str]) -> DataFrame:
-    first = plan.order.offset or 0
-    keys = [key.column for key in plan.keys]
-    order = list(natural) or ["1"]
-    ranked = rows.selectExpr("*", f"row_number() {over(keys, order)} AS _number")
-    return ranked.where(f"_number > {first} AND _number <= {first + (plan.order.limit or 0)}").drop("_number")
+def limit_partitions(plan: Plan, rows: R, natural: Sequence[str]) -> R:
+    """Apply LIMIT and OFFSET to each partition."""
+    first, number = plan.order.offset or 0, nodes.Column("_number")
+    columns: dict[str, Node] = {name: nodes.Column(name) for name in rows.columns}
+    keys, order = (tuple(map(nodes.Column, names)) for names in ([key.column for key in plan.keys], natural))
+    numbered = rows.extend({number.name: Over(call("row_number"), keys, order or (integer(1),))})
+    kept = numbered.where(both(number > bigint(first), number <= bigint(first + (plan.order.limit or 0))))
+    return kept.select(columns)
