@@ -115,7 +115,15 @@ def test_a_driver_never_seen_has_time_to_start(catalog: Catalog, clock: ManualCl
     assert current_verdict(watch, catalog, clock) is SupervisionStatus.WATCH
     advance(watch, catalog, clock, MAX_START_MS - 1)
     clock.advance(2)
-    assert current_verdict(watch, catalog, clock) is SupervisionStatus.STOPPED
+    finding = watch.check(read_snapshot(catalog, clock.now()))
+    assert finding.status is SupervisionStatus.STOPPED
+    assert finding.reason is not None
+    assert (finding.reason.code, finding.reason.hint) == (
+        "DRIVER_STOPPED",
+        "it resumes when the driver is started, as by `headrace up`",
+    )
+    assert supervision.record_report(catalog, stream, finding.reason, finding.driver)
+    assert catalog.jobs.by_id(stream).reason == finding.reason
 
 
 def test_a_driver_whose_local_process_ended_is_lost_immediately(catalog: Catalog, clock: ManualClock) -> None:

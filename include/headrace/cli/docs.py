@@ -297,7 +297,7 @@ def errors_page() -> str:
         "`include/headrace/errors.py` and the errors of each package",
         "Every error has a code, a message and usually a hint; an error in a statement also shows the position. All errors are "
         "subclasses of `headrace.Error` and of the exceptions of PEP 249. Codes do not change.",
-        "A stream that fails is `STOPPED` with one of these codes, or with one of the two codes below. If a retry may succeed, the "
+        "A stream that fails is `STOPPED` with one of these codes, or with one of the codes below. If a retry may succeed, the "
         "stream is retried automatically. If the error needs a fix, the stream waits for `RESUME STREAM`, or until its task in "
         "Airflow is cleared.",
         format_table(("Code", "Class", "Consequence", "Cause"), rows),
@@ -308,6 +308,7 @@ def errors_page() -> str:
 
 STOP_REASONS: Final = (
     ("`DRIVER_LOST`", "retry may succeed", "The snode's driver has died, does not respond, or has lost its lease."),
+    ("`DRIVER_STOPPED`", "retry may succeed", "The snode's driver was stopped, as by `headrace down`, or was never started."),
     ("`BACKFILL`", "needs a fix", "A chunk of the stream's history could not be computed."),
 )
 

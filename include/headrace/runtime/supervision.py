@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 REPORTED: Final = "REPORTED"
 REPORTER: Final = ", reported by try "
 DRIVER_LOST: Final = "DRIVER_LOST"
+DRIVER_STOPPED: Final = "DRIVER_STOPPED"
+NOT_RUNNING: Final = "is not running"
+"""What is wrong with a driver that has released its lease, as each does that ends in order."""
 # The longest start of a driver. Until it has been seen alive, its absence is no failure for this long.
 MAX_START_MS: Final = 120_000
 # A stream that stays STOPPED for a transient reason is reported again after this.
@@ -80,7 +83,7 @@ class Snapshot:
         """Return what is wrong with the driver of an snode, as the end of a sentence; None if it is alive."""
         lease, beat = self.leases.get(snode), self.beats.get(snode)
         if lease is None:
-            return "is not running"
+            return NOT_RUNNING
         suffix = "" if beat is None else f"; its last heartbeat was {duration_text(self.now - beat.at)} ago"
         if snode in self.ended:
             return f"has died (process {lease.holder.split(':')[1]} is gone){suffix}"
@@ -166,8 +169,10 @@ class Supervisor:
 
 def lost_reason(snode: str, problem: str, now: int) -> StopReason:
     """Return the reason of a job whose driver is lost."""
-    hint = "wait: it resumes when the driver is back; see its log for why it ended"
-    return StopReason(DRIVER_LOST, f"the driver of snode {snode} {problem}", hint, now, transient=True)
+    code, hint = DRIVER_LOST, "wait: it resumes when the driver is back; see its log for why it ended"
+    if problem == NOT_RUNNING:
+        code, hint = DRIVER_STOPPED, "it resumes when the driver is started, as by `headrace up`"
+    return StopReason(code, f"the driver of snode {snode} {problem}", hint, now, transient=True)
 
 
 def duration_text(ms: int) -> str:
@@ -206,7 +211,7 @@ def record_report(
     """
     try:
         record = catalog.jobs.by_id(job_id)
-        if record.state is JobState.RUNNING and reason.code == DRIVER_LOST:
+        if record.state is JobState.RUNNING and reason.code in (DRIVER_LOST, DRIVER_STOPPED):
             if not catalog.jobs.replace_state(record, JobState.STOPPED, reason, driver=driver):
                 return False
             catalog.events.record("job", job_id, "STOPPED", str(reason))
