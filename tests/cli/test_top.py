@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 import headrace
 from headrace.catalog import Catalog
 from headrace.cli.app import app
-from headrace.cli.top import amount, duration
+from headrace.cli.console import out
+from headrace.cli.top import JobLine, amount, duration, job_table
 from headrace.model.jobs import JobCounters, JobProgress, JobState, StopReason
 from headrace.model.stream_metrics import StreamSample
 from headrace.settings import load
@@ -53,6 +54,18 @@ def test_jobs_that_are_stopped_come_first(tmp_path: Path) -> None:
     assert lines[3] == ["power.avg_current", "stream", "RUNNING", "-", "150", "15", "12,345"]
     assert lines[-1][0] == "default"
     assert lines[-1][-6:] == ["0.50", "512", "MiB", "20", "ms", "ago"]
+
+
+def test_a_narrow_terminal_shows_states_and_folds_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(out, "width", 80)
+    name = "plant.average_temperature_by_machine"
+    line = JobLine("stream", name, "STOPPED", 12_300, 1.0, 2.0, 12_345_678, "[DISK_FULL] no space is left on the device")
+    with out.capture() as capture:
+        out.print(job_table([line]))
+    header, first, second = capture.get().splitlines()
+    assert header.split() == ["JOB", "KIND", "STATE", "LAG", "IN/S", "OUT/S", "ROWS", "OUT", "MESSAGE"]
+    assert first.split()[1:8] == ["stream", "STOPPED", "12.3", "s", "1", "2", "12,345,678"]
+    assert first.split()[0] + second.strip() == name
 
 
 @pytest.mark.parametrize(

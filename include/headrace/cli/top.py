@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 RATE_WINDOW_MS: Final = 30_000
 """Rates are means over the samples of this time."""
+MIN_NAME_WIDTH: Final = 20
 MIB: Final = 1 << 20
 STYLES: Final = {"RUNNING": "green", "STOPPED": "bold red", "PAUSED": "yellow"}
 UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
@@ -100,12 +101,14 @@ def summary(lines: Sequence[JobLine]) -> Text:
 
 
 def job_table(lines: Sequence[JobLine]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("JOB", "KIND", "STATE"):
-        table.add_column(title, overflow="fold")
+    """Return a table in which messages take what is left, so names are folded in a narrow terminal."""
+    table = Table(box=None, header_style="bold", pad_edge=False, expand=True)
+    table.add_column("JOB", overflow="fold", max_width=max(MIN_NAME_WIDTH, out.width // 4))
+    for title in ("KIND", "STATE"):
+        table.add_column(title, no_wrap=True)
     for title in ("LAG", "IN/S", "OUT/S", "ROWS OUT"):
-        table.add_column(title, justify="right")
-    table.add_column("MESSAGE", overflow="ellipsis", no_wrap=True)
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("MESSAGE", overflow="ellipsis", no_wrap=True, ratio=1)
     for line in lines:
         state = Text(line.status, STYLES.get(line.status, ""))
         numbers = (duration(line.lag_ms), amount(line.rows_in_s), amount(line.rows_out_s), amount(line.rows_out))
