@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import struct
 import subprocess
 import sys
@@ -18,11 +19,13 @@ import pytest
 
 import headrace
 from headrace.doors.flight import FlightDoor, front
+from headrace.doors.flight.requests import DATA, HEADERS, PREFACE
 from headrace.doors.gate import Gate
 from headrace.doors.options import DoorOptions
 from headrace.runtime.flight_sql import encode_command
 from headrace.service import appending
 from tests.doors.flight.conftest import PASSWORD
+from tests.doors.flight.test_requests import field, frame, prefixed
 from tests.support.certificates import make_certificate
 from tests.support.waiting import wait_until
 
@@ -154,6 +157,25 @@ def test_what_waits_for_a_login_ends_with_its_connection(gate: Gate, monkeypatch
         assert not door._front.strangers._held
     finally:
         door.stop()
+
+
+def test_what_waits_for_the_rest_of_something_counts_before_the_login(door: FlightDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+    strangers, reserved = door._front.strangers, 0
+    reserve = strangers.try_reserve
+
+    def record(owner: str, size: int) -> bool:
+        nonlocal reserved
+        reserved += size
+        return reserve(owner, size)
+
+    monkeypatch.setattr(strangers, "try_reserve", record)
+    statement = prefixed(field(2, bytes(900_000)))[:500_000]
+    pieces = b"".join(frame(DATA, 1, statement[at : at + 10_000]) for at in range(0, len(statement), 10_000))
+    host, _, port = door.address.rpartition(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(PREFACE + frame(HEADERS, 1) + pieces)
+        wait_until(lambda: reserved > 0, "a reservation")
+    wait_until(lambda: not strangers._held, "the end of the connection")
 
 
 def test_the_certificate_is_verified(gate: Gate, tmp_path: Path) -> None:

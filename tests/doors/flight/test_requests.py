@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pyarrow as pa
@@ -24,14 +25,15 @@ class Unlimited:
     def __init__(self, size: int = 1 << 40) -> None:
         self.free = size
 
-    def try_reserve(self, size: int) -> bool:
+    @contextmanager
+    def __call__(self, size: int) -> Iterator[None]:
         if size > self.free:
-            return False
+            raise RefusedError("too many rows are sent at the same time", "try again later")
         self.free -= size
-        return True
-
-    def release(self, size: int) -> None:
-        self.free += size
+        try:
+            yield
+        finally:
+            self.free += size
 
 
 def fail(error: RefusedError) -> None:

@@ -12,10 +12,10 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import uvloop
 
@@ -48,6 +48,8 @@ MAX_STRANGER_BYTES: Final = 256 << 20
 MAX_LARGE_BYTES: Final = 2 << 30
 """Messages beyond a MiB that are received at once, of which a user has half."""
 ALPN: Final = "h2"
+CHUNK_BYTES: Final = 256 << 10
+"""What is read at once."""
 
 
 class Front:
@@ -139,10 +141,11 @@ class Front:
         """
         if len(self._clients) >= self._max_connections:
             logger.warning("closing a connection: %d are open", len(self._clients))
-            stranger = next((one for one in self._clients.values() if not one.user), None)
+            stranger = next((path for path, one in self._clients.items() if not one.user), None)
             if stranger is None:
                 return None
-            stranger.abort("others connect")
+            self._clients[stranger].abort("others connect")
+            self.forget(stranger)
         path = str(Path(self._folder.name) / str(next(self._numbers)))
         self._clients[path] = client
         return path
@@ -157,7 +160,9 @@ class Front:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await self._loop.create_server(lambda: Client(self), sock=self._socket, ssl=self._tls, backlog=BACKLOG)
+        server = await asyncio.start_server(
+            lambda reader, writer: Client(self, reader, writer).serve(), sock=self._socket, ssl=self._tls, backlog=BACKLOG
+        )
         self._has_started.set()
         await self._stopping.wait()
         server.close()
@@ -170,191 +175,117 @@ def path_of(peer: str) -> str:
     return peer.removeprefix("unix:")
 
 
-class Client(asyncio.Protocol):
+class Client:
     """The connection of a client. It is connected to Arrow's server once it has sent something of HTTP/2."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Create a connection that has not been accepted yet."""
-        self.user, self.address = "", ""
+        self.user, self.address = "", peer_name(writer.transport)
         self.refusals = 0
         self.refusal: RefusedError | None = None
-        self._front = front
-        self._requests = Requests(self, self._refuse)
-        self._transport: asyncio.Transport | None = None
-        self._server: asyncio.Transport | None = None
-        self._connecting: asyncio.Task[None] | None = None
-        self._path: str | None = None
-        self._waiting = bytearray()
-        """What has been looked at, and waits for the login or the connection to the server."""
-        self._sent, self._reserved = 0, 0
-        self._held, self._owner = 0, ""
-        """The bytes of messages for which there is memory, and whose share that is."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_full = False
-        """Whether the server reads more slowly than the client sends."""
         self.is_gone = False
+        self._front, self._reader, self._writer = front, reader, writer
+        self._requests = Requests(self._hold, self._refuse)
+        self._task: asyncio.Task[None] | None = None
+        self._returning: asyncio.Task[None] | None = None
+        self._server: asyncio.StreamWriter | None = None
+        self._received, self._reserved = 0, 0
+        self._login = asyncio.Event()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accept the connection, unless too many are open."""
-        self._transport, self.address = cast(asyncio.Transport, transport), peer_name(transport)
-        self._path = self._front.accept(self)
-        if self._path is None:
-            self.abort("too many are open")
-
-    def data_received(self, data: bytes) -> None:
-        """Look at what the client sends, and send it on."""
+    async def serve(self) -> None:
+        """Send on what client and server send, until one of them ends."""
+        self._task, path = asyncio.current_task(), self._front.accept(self)
         try:
-            self._waiting += self._requests.feed(data)
+            if path is None:
+                raise NotFlightError("too many are open")
+            await self._send_on(path)
         except NotFlightError as error:
-            self.abort(str(error))
-            return
-        self._send()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """End the connection to the server."""
-        self.is_gone = True
-        self._requests.close()
-        self._give_back()
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._connecting is not None:
-            self._connecting.cancel()
-        if self._server is not None:
-            self._server.abort()
-        if self._path is not None:
-            self._front.forget(self._path)
-
-    def pause_writing(self) -> None:
-        """Read no more of the server: the client reads too slowly."""
-        if self._server is not None:
-            self._server.pause_reading()
-
-    def resume_writing(self) -> None:
-        """Read more of the server."""
-        if self._server is not None:
-            self._server.resume_reading()
-
-    def try_reserve(self, size: int) -> bool:
-        """Reserve memory for a message."""
-        if not self._held:
-            self._owner = self.user or self.address
-        is_reserved = self._front.messages.try_reserve(self._owner, size)
-        self._held += size if is_reserved else 0
-        return is_reserved
-
-    def release(self, size: int) -> None:
-        """Give memory of a message back."""
-        self._held -= size
-        self._front.messages.release(self._owner, size)
+            logger.warning("closing a connection of %s: %s", self.address, error)
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            self._end()
+            if path is not None:
+                self._front.forget(path)
 
     def abort(self, reason: str) -> None:
         """End the connection."""
         logger.warning("closing a connection of %s: %s", self.address, reason)
-        if self._path is not None:
-            self._front.forget(self._path)
-        if self._transport is not None:
-            self.is_gone = True
-            self._transport.abort()
+        if self._task is not None:
+            self._task.cancel()
 
     def resume(self) -> None:
         """Send on what has waited for the login."""
         self._give_back()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._send()
+        self._login.set()
 
-    def hold(self, *, is_full: bool) -> None:
-        """Note whether the server reads more slowly than the client sends."""
-        self._is_full = is_full
-        self._set_reading()
+    async def _send_on(self, path: str) -> None:
+        while data := await self._reader.read(CHUNK_BYTES):
+            await self._admit(len(data))
+            ready = self._requests.feed(data)
+            if ready and self._server is None:
+                self._server = await self._connect(path)
+            if self._server is not None:
+                self._server.write(ready)
+                await self._server.drain()
 
-    def receive(self, data: bytes) -> None:
+    async def _return(self, server: asyncio.StreamReader) -> None:
         """Send the client what the server sends."""
-        if self._transport is not None:
-            self._transport.write(data)
+        with suppress(OSError):
+            while data := await server.read(CHUNK_BYTES):
+                self._writer.write(data)
+                await self._writer.drain()
+        self._writer.close()
 
-    def close(self) -> None:
-        """End the connection as the server does."""
-        if self._transport is not None:
-            self._transport.close()
+    async def _admit(self, size: int) -> None:
+        """Reserve memory for what a client sends that has not logged in, or wait until it has."""
+        self._received += size
+        while not self.user and self._received > FREE_BYTES + self._reserved:
+            if self._reserved < MAX_LOGIN_BYTES and self._front.strangers.try_reserve(self._host, RESERVED_BYTES):
+                self._reserved += RESERVED_BYTES
+                continue
+            try:
+                await asyncio.wait_for(self._login.wait(), LOGIN_TIMEOUT_S)
+            except TimeoutError:
+                raise NotFlightError("it does not log in") from None
+
+    async def _connect(self, path: str) -> asyncio.StreamWriter:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.setblocking(False)
+        try:
+            connection.bind(path)
+            await asyncio.get_running_loop().sock_connect(connection, self._front.server_path)
+            reader, writer = await asyncio.open_unix_connection(sock=connection)
+        except OSError as error:
+            connection.close()
+            raise NotFlightError(f"the server cannot be reached: {error}") from None
+        self._returning = asyncio.create_task(self._return(reader))
+        return writer
+
+    @property
+    def _host(self) -> str:
+        return self.address.rpartition(":")[0]
+
+    def _hold(self, size: int) -> AbstractContextManager[None]:
+        error = RefusedError("too many rows are sent at the same time", "try again later")
+        return self._front.messages.at_once(self.user or self.address, size, error)
 
     def _refuse(self, error: RefusedError) -> None:
         self.refusal = error
         self.refusals += 1
 
-    def _send(self) -> None:
-        """Send on what may be sent."""
-        if self._waiting and self._connecting is None:
-            self._connecting = self._front._loop.create_task(self._connect())
-        if self._waiting and self._server is not None and (self.user or self._may_send(len(self._waiting))):
-            self._server.write(bytes(self._waiting))
-            self._waiting.clear()
-        self._set_reading()
-
-    def _may_send(self, size: int) -> bool:
-        """Reserve memory for what a client that has not logged in sends; return False if it has to wait."""
-        wanted = self._sent + size
-        while wanted > FREE_BYTES + self._reserved:
-            host = self.address.rpartition(":")[0]
-            if self._reserved >= MAX_LOGIN_BYTES or not self._front.strangers.try_reserve(host, RESERVED_BYTES):
-                if self._timer is None:
-                    self._timer = asyncio.get_running_loop().call_later(LOGIN_TIMEOUT_S, self.abort, "it does not log in")
-                return False
-            self._reserved += RESERVED_BYTES
-        self._sent = wanted
-        return True
-
     def _give_back(self) -> None:
         if self._reserved:
-            self._front.strangers.release(self.address.rpartition(":")[0], self._reserved)
+            self._front.strangers.release(self._host, self._reserved)
         self._reserved = 0
 
-    def _set_reading(self) -> None:
-        """Read more of the client, unless what it has sent waits."""
-        if self._transport is None or self._transport.is_closing():
-            return
-        wants = not (self._is_full or self._waiting)
-        if wants and not self._transport.is_reading():
-            self._transport.resume_reading()
-        elif not wants and self._transport.is_reading():
-            self._transport.pause_reading()
-
-    async def _connect(self) -> None:
-        loop = asyncio.get_running_loop()
-        connection = socket.socket(socket.AF_UNIX)
-        connection.setblocking(False)
-        try:
-            connection.bind(str(self._path))
-            await loop.sock_connect(connection, self._front.server_path)
-            transport, _ = await loop.create_unix_connection(lambda: Server(self), sock=connection)
-        except OSError as error:
-            connection.close()
-            self.abort(f"the server cannot be reached: {error}")
-            return
-        self._server = transport
-        self._send()
-
-
-class Server(asyncio.Protocol):
-    """The connection of a client to Arrow's server."""
-
-    def __init__(self, client: Client) -> None:
-        """Create it for a client."""
-        self._client = client
-
-    def data_received(self, data: bytes) -> None:
-        """Send it to the client."""
-        self._client.receive(data)
-
-    def pause_writing(self) -> None:
-        """Have the client wait."""
-        self._client.hold(is_full=True)
-
-    def resume_writing(self) -> None:
-        """Take more of the client."""
-        self._client.hold(is_full=False)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """End the client's connection, too."""
-        self._client.close()
+    def _end(self) -> None:
+        """End both connections, and give memory back. The server may not see the end before it is known that the client is gone."""
+        self.is_gone = True
+        self._requests.close()
+        self._give_back()
+        if self._returning is not None:
+            self._returning.cancel()
+        if self._server is not None:
+            self._server.transport.abort()
+        self._writer.transport.abort()

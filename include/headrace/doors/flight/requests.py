@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final
 
 from headrace.doors.flight.messages import Call, Memory, RefusedError
@@ -31,18 +31,16 @@ class Requests:
     def __init__(self, memory: Memory, refuse: Callable[[RefusedError], None]) -> None:
         """Create it at the beginning of a connection; `refuse` is called before what is refused is sent on."""
         self._memory, self._refuse = memory, refuse
-        self._pending = bytearray()
-        self._at = 0
-        """Where the next frame, or the rest of one, begins in what is pending."""
-        self._left, self._padding = 0, 0
-        """The bytes of the frame that have not been looked at, and how many after its content are padding."""
-        self._type, self._flags, self._stream = HEADERS, 0, 0
-        self._reason = RefusedError(0, "the call has ended", "send rows before the end")
+        self._pending, self._at = bytearray(), 0
+        """What has not been sent on, and how much of it has been looked at."""
+        self._sent = 0
+        """How many bytes were sent on before what is pending."""
+        self._reason = RefusedError("the call has ended", "send rows before the end")
         """Why calls were refused of which something still comes."""
-        self._has_begun = False
         self._calls: OrderedDict[int, Call] = OrderedDict()
         self._held: dict[int, list[tuple[int, int]]] = {}
-        """Where in what is pending the bytes are that calls hold."""
+        """Where in all that comes the bytes are that calls hold."""
+        self._frames = self._read_frames()
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes; return those that may be sent on.
@@ -51,19 +49,15 @@ class Requests:
             NotFlightError: The connection has to end.
         """
         self._pending += data
-        if self._has_begun or self._begin():
-            while self._left or self._begin_frame():
-                if self._left and not self._read_frame():
-                    break
-        ready = bytes(self._pending[: self._ready()])
-        del self._pending[: len(ready)]
-        self._at -= len(ready)
-        self._held = {
-            stream: [(start - len(ready), end - len(ready)) for start, end in spans] for stream, spans in self._held.items()
-        }
+        next(self._frames)
+        ready = min((spans[0][0] - self._sent for spans in self._held.values()), default=self._at)
+        with memoryview(self._pending) as pending:
+            sent = bytes(pending[:ready])
+        del self._pending[:ready]
+        self._at, self._sent = self._at - ready, self._sent + ready
         if len(self._pending) > MAX_PENDING_BYTES:
             raise NotFlightError("too many bytes wait for others")
-        return ready
+        return sent
 
     def close(self) -> None:
         """Give the memory back."""
@@ -71,38 +65,42 @@ class Requests:
             call.close()
         self._calls.clear()
 
-    def _ready(self) -> int:
-        return min((spans[0][0] for spans in self._held.values()), default=self._at)
-
-    def _begin(self) -> bool:
-        start = bytes(self._pending[: len(PREFACE)])
-        if not PREFACE.startswith(start):
-            raise NotFlightError("this is not HTTP/2")
-        self._has_begun = len(start) == len(PREFACE)
-        self._at = len(PREFACE) if self._has_begun else 0
-        return self._has_begun
-
-    def _begin_frame(self) -> bool:
-        """Read the header of the next frame; return whether it, and the length of its padding, is there."""
-        header = self._pending[self._at : self._at + FRAME_HEADER_BYTES + 1]
-        if len(header) < FRAME_HEADER_BYTES:
-            return False
-        size, self._padding, start = int.from_bytes(header[:3]), 0, FRAME_HEADER_BYTES
-        kind, flags = header[3], header[4]
-        if kind == DATA and flags & PADDED and size:
-            if len(header) == FRAME_HEADER_BYTES:
-                return False
-            size, self._padding, start = size - 1, header[FRAME_HEADER_BYTES], FRAME_HEADER_BYTES + 1
-            if self._padding > size:
+    def _read_frames(self) -> Generator[None]:
+        """Look at one frame after the other; yield whenever what is pending has been looked at."""
+        yield from self._read_preface()
+        while True:
+            header = yield from self._take(FRAME_HEADER_BYTES)
+            left, kind, flags, stream = int.from_bytes(header[:3]), header[3], header[4], int.from_bytes(header[5:]) & 0x7FFFFFFF
+            padding = 0
+            if kind == DATA and flags & PADDED and left:
+                (padding,) = yield from self._take(1)
+                left -= 1
+            if padding > left:
                 raise NotFlightError("a frame has more padding than bytes")
-        self._type, self._flags, self._stream = kind, flags, int.from_bytes(header[5:9]) & 0x7FFFFFFF
-        self._at += start
-        self._left = size
-        if kind == HEADERS and not flags & END_STREAM:
-            self._open(self._stream)
-        if not size:
-            self._end_frame()
-        return True
+            if kind == HEADERS and not flags & END_STREAM:
+                self._open(stream)
+            while left:
+                piece = yield from self._take(1, left)
+                if kind == DATA:
+                    self._read_content(stream, self._at - len(piece), piece[: max(left - padding, 0)])
+                left -= len(piece)
+            if kind == RESET or (kind in (DATA, HEADERS) and flags & END_STREAM):
+                self._close(stream)
+
+    def _read_preface(self) -> Generator[None]:
+        while not self._pending.startswith(PREFACE):
+            if not PREFACE.startswith(self._pending):
+                raise NotFlightError("this is not HTTP/2")
+            yield
+        self._at = len(PREFACE)
+
+    def _take(self, least: int, most: int = 0) -> Generator[None, None, bytes]:
+        """Return the next bytes once the least number is there; up to the most if more are."""
+        while len(self._pending) - self._at < least:
+            yield
+        taken = bytes(self._pending[self._at : self._at + max(least, most)])
+        self._at += len(taken)
+        return taken
 
     def _open(self, stream: int) -> None:
         if len(self._calls) >= MAX_CALLS:
@@ -120,47 +118,28 @@ class Requests:
         if call is not None:
             call.close()
 
-    def _read_frame(self) -> bool:
-        """Read more of a frame; return whether there was more."""
-        count = min(self._left, len(self._pending) - self._at)
-        if not count:
-            return False
-        if self._type == DATA:
-            content = min(count, max(self._left - self._padding, 0))
-            self._read_content(self._at, self._at + content)
-        self._at += count
-        self._left -= count
-        if not self._left:
-            self._end_frame()
-        return True
-
-    def _end_frame(self) -> None:
-        if self._type == RESET or (self._type in (DATA, HEADERS) and self._flags & END_STREAM):
-            self._close(self._stream)
-
-    def _read_content(self, start: int, end: int) -> None:
+    def _read_content(self, stream: int, start: int, content: bytes) -> None:
         """Have a call read its next bytes, and note which of them it holds."""
-        call = self._calls.get(self._stream)
+        call, end = self._calls.get(stream), start + len(content)
         if call is None:
             self._refuse(self._reason)
             self._clear(start, end)
             return
-        spans = self._held.pop(self._stream, [])
+        spans = self._held.pop(stream, [])
         try:
-            call.read(bytes(self._pending[start:end]))
+            call.read(content)
         except RefusedError as error:
             self._reason = error
             self._refuse(error)
-            for span in spans if error.at < 0 else ():
-                self._clear(*span)
+            for first, last in spans if error.at < 0 else ():
+                self._clear(first - self._sent, last - self._sent)
             self._clear(start + max(error.at, 0), end)
-            self._close(self._stream)
+            self._close(stream)
             return
-        held = call.held
-        if held > end - start:
-            self._held[self._stream] = [*spans, (start, end)]
-        elif held:
-            self._held[self._stream] = [(end - held, end)]
+        if call.held > len(content):
+            self._held[stream] = [*spans, (self._sent + start, self._sent + end)]
+        elif call.held:
+            self._held[stream] = [(self._sent + end - call.held, self._sent + end)]
 
     def _clear(self, start: int, end: int) -> None:
         self._pending[start:end] = bytes(end - start)
