@@ -38,6 +38,22 @@ SECRETS = {
     "airflow-admin": {"ADMIN_PASSWORD"},
 }
 """The secrets that users create, with their keys."""
+S3_KEYS = {"HEADRACE_S3_ACCESS_KEY_ID", "HEADRACE_S3_SECRET_ACCESS_KEY"}
+DATABASE = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC"}
+COMPONENT = {"HEADRACE_CATALOG_URL", "AIRFLOW__CORE__FERNET_KEY", *DATABASE}
+SERVER = COMPONENT | S3_KEYS | SECRETS["airflow"] | {"HEADRACE_AIRFLOW_PASSWORD", "HEADRACE_SECRET_KEY"}
+NEEDED = {
+    "snode": SECRETS["headrace"],
+    "maintenance": {"HEADRACE_CATALOG_URL"} | S3_KEYS,
+    "await-migrations": DATABASE,
+    "prepare": COMPONENT | {"HEADRACE_AIRFLOW_PASSWORD", "ADMIN_PASSWORD"},
+    "api-server": SERVER,
+    "scheduler": SERVER | {"HEADRACE_SPARK_SECRET"},
+    "dag-processor": COMPONENT,
+    "triggerer": COMPONENT | {"AIRFLOW__API__SECRET_KEY"},
+    "executor": set(),
+}
+"""The secrets that each container needs. Those of an executor come from its driver."""
 GIVEN_BY_THE_POD = {"POD_NAME": "snode-1", "POD_IP": "10.1.2.3"}
 
 
@@ -68,7 +84,7 @@ def variables(manifests: list[dict[str, Any]], container: dict[str, Any]) -> dic
         else:
             values |= named(manifests, "ConfigMap", source["configMapRef"]["name"])["data"]
     for variable in container.get("env", ()):
-        text = variable["value"] if "value" in variable else GIVEN_BY_THE_POD[variable["name"]]
+        text = variable.get("value", GIVEN_BY_THE_POD.get(variable["name"], ""))
         values[variable["name"]] = re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], text)
     return values
 
@@ -120,6 +136,39 @@ def test_the_files_of_the_base_are_complete_without_a_program_that_renders_them(
         files = as_files("base")
     ordered = [sorted(each, key=lambda m: (m["kind"], m["metadata"]["name"])) for each in (files, render("base"))]
     assert ordered[0] == ordered[1]
+
+
+def secrets_of(container: dict[str, Any]) -> set[str]:
+    """Return the secrets in the environment of a container, and check that they come from where users put them."""
+    found: set[str] = set()
+    for source in container.get("envFrom", ()):
+        found |= SECRETS[source["secretRef"]["name"]] if "secretRef" in source else set()
+    for variable in container.get("env", ()):
+        reference = variable.get("valueFrom", {}).get("secretKeyRef")
+        if reference is not None:
+            assert variable["name"] == reference["key"] in SECRETS[reference["name"]] | S3_KEYS
+            assert reference.get("optional", False) is (variable["name"] in S3_KEYS), "nodes may have a role instead"
+            found.add(variable["name"])
+    return found
+
+
+def test_each_container_has_the_secrets_that_it_needs_and_no_others(manifests: list[dict[str, Any]]) -> None:
+    has_airflow = any(manifest["kind"] == "Deployment" for manifest in manifests)
+    for pod, container in containers(manifests):
+        needed = NEEDED[pod if container["name"] != "await-migrations" else container["name"]]
+        needed = needed | (SECRETS["airflow-login"] if has_airflow and pod == "snode" else set())
+        assert secrets_of(container) == needed, (pod, container["name"])
+
+
+def test_no_volume_takes_the_disk_of_its_node(manifests: list[dict[str, Any]]) -> None:
+    volumes = [(name, volume) for name, template in pods(manifests).items() for volume in template["spec"]["volumes"]]
+    for name, volume in volumes:
+        assert "configMap" in volume or re.fullmatch(r"\d+[GM]i", volume["emptyDir"]["sizeLimit"]), (name, volume["name"])
+    for name, container in containers(manifests):
+        options = parse_spark_options(variables(manifests, container).get("HEADRACE_SPARK_OPTIONS", ""))
+        if options:
+            volume = "spark.kubernetes.executor.volumes.emptyDir.spark-local-dir-1"
+            assert {f"{volume}.mount.path", f"{volume}.options.sizeLimit"} <= options.keys(), name
 
 
 def test_every_variable_is_a_setting_that_exists(manifests: list[dict[str, Any]]) -> None:
