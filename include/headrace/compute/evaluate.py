@@ -22,8 +22,8 @@ from headrace.compute.evaluation.ordering import (
     order_result,
     sort_rows,
 )
-from headrace.compute.evaluation.series_arrow import add_series_arrow_calls
-from headrace.compute.evaluation.series_calls import add_series_calls
+from headrace.compute.evaluation.series_arrow import add_series_functions
+from headrace.compute.evaluation.series_calls import project_rows
 from headrace.compute.evaluation.series_rows import add_empty_windows, regrouped_rows, series_rows
 from headrace.compute.evaluation.surrogate_keys import NAME, build_surrogate_keys, decode_subtables, encode_subtables
 from headrace.compute.frames import SparkRows
@@ -147,7 +147,10 @@ class Evaluator:
         if plan.interp is not None:
             points = interpolate(plan, plan.interp, SparkRows(plan, prepare(plan, rows)))
             return points.frame, [*key_columns(plan), POINT]
-        return self._aggregate(plan, rows) if plan.aggregated else project_query(plan, rows)
+        if plan.aggregated:
+            return self._aggregate(plan, rows)
+        projected, natural = project_rows(plan, SparkRows(plan, rows), add_series_functions)
+        return projected.frame, natural
 
     def _aggregate(self, plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
         """Return finished windows or groups, and their natural order."""
@@ -338,21 +341,3 @@ def project_limited(plan: Plan, rows: DataFrame) -> DataFrame:
         if value is not None:
             selected[output.column] = call("coalesce", selected[output.column], value)
     return limited.selectExpr(*named_sql(plan, selected))
-
-
-def project_query(plan: Plan, rows: DataFrame) -> tuple[DataFrame, list[str]]:
-    """Evaluate keys, select list and hidden columns of rows that pass WHERE. Also returns their natural order."""
-    filtered = rows.where(to_sql(plan, plan.filter)) if plan.filter else rows
-    columns = plan.natural_columns
-    outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
-    natural = list(columns)
-    if plan.series.arrow_calls:
-        filtered = add_series_arrow_calls(plan, filtered)
-    if plan.series.calls:
-        called, columns, natural = add_series_calls(plan, SparkRows(plan, filtered), columns)
-        filtered = called.frame
-    result = filtered.selectExpr(*named_sql(plan, columns | outputs))
-    if plan.is_sparse:
-        result = result.where(" OR ".join(f"{output.column} IS NOT NULL" for output in plan.outputs if output.role is None))
-    # Rows of a sub-query keep their order.
-    return result, [] if isinstance(plan.source, Plan | UnionPlan) and not plan.series.calls else natural

@@ -24,7 +24,7 @@ from headrace.compute.columnar.series_tables import MAX_COPIES, empty_windows, r
 from headrace.compute.columnar.window_ranges import RangeGrid, window_range
 from headrace.compute.evaluation.interp import POINT, POSITION, fill_gaps, interpolate
 from headrace.compute.evaluation.series_arrow import evaluator, input_name
-from headrace.compute.evaluation.series_calls import add_series_calls
+from headrace.compute.evaluation.series_calls import passing_rows, project_rows
 from headrace.compute.nodes import (
     FALSE,
     TIME,
@@ -38,7 +38,6 @@ from headrace.compute.nodes import (
     both,
     call,
     columns_of,
-    either,
 )
 from headrace.compute.plan import IS_END, WEND, WSTART, AnyPlan, JoinSource, Plan, PlanSource, Regrouped, UnionPlan, uses_neighbors
 from headrace.compute.plan_clauses import Sort
@@ -140,10 +139,11 @@ class TableEvaluator:
 
     def _evaluate_rows(self, plan: Plan, rows: pa.Table) -> tuple[pa.Table, list[str]]:
         if plan.interp is not None:
-            prepared = filtered(plan, rows).select(prepared_columns(plan))
+            prepared = passing_rows(plan, ArrowRows(plan, rows)).select(prepared_columns(plan))
             return interpolate(plan, plan.interp, prepared).table, [*key_columns(plan), POINT]
         if not plan.aggregated:
-            return project(plan, rows)
+            projected, natural = project_rows(plan, ArrowRows(plan, rows), add_series_functions)
+            return projected.table, natural
         groups = self.aggregate(plan, rows)
         if plan.fill is not None:
             groups = fill_rows(plan, ArrowRows(plan, groups)).table
@@ -239,21 +239,6 @@ class TableEvaluator:
         return limit(plan.order, sort_rows(rows if plan.all else distinct(rows), plan.order.sorts, ()))
 
 
-def project(plan: Plan, rows: pa.Table) -> tuple[pa.Table, list[str]]:
-    """Evaluate keys, select list and hidden columns of the rows that pass WHERE. Also returns their natural order."""
-    frame, columns = filtered(plan, rows), plan.natural_columns
-    if plan.series.arrow_calls:
-        frame = add_series_functions(plan, frame)
-    natural = [] if isinstance(plan.source, Plan | UnionPlan) and not plan.series.calls else list(columns)
-    if plan.series.calls:
-        frame, columns, natural = add_series_calls(plan, frame, columns)
-    outputs = {output.column: output.node for output in (*plan.outputs, *plan.hidden)}
-    result = frame.select(columns | outputs)
-    if plan.is_sparse:
-        result = result.where(either(*(Column(output.column).is_not_null() for output in plan.outputs if output.role is None)))
-    return result.table, natural
-
-
 def add_series_functions(plan: Plan, rows: ArrowRows) -> ArrowRows:
     """Return rows with the points of functions over whole series; instants that only a function has are further rows."""
     assert plan.identity.time is not None
@@ -280,13 +265,7 @@ def with_neighbors(plan: Plan, rows: pa.Table) -> tuple[pa.Table, Plan]:
     """Return the rows that pass WHERE with arguments that depend on those next to them, and the plan over these."""
     arguments = {argument.column: argument.node for argument in plan.arguments if isinstance(argument.node, Over)}
     columns = [replace(one, node=Column(one.column)) if one.column in arguments else one for one in plan.arguments]
-    return filtered(plan, rows).extend(arguments).table, replace(plan, filter=None, arguments=tuple(columns))
-
-
-def filtered(plan: Plan, rows: pa.Table) -> ArrowRows:
-    """Return the rows that pass WHERE."""
-    frame = ArrowRows(plan, rows)
-    return frame if plan.filter is None else frame.where(plan.filter)
+    return passing_rows(plan, ArrowRows(plan, rows)).extend(arguments).table, replace(plan, filter=None, arguments=tuple(columns))
 
 
 def has_passed(plan: Plan) -> Node:

@@ -15,6 +15,7 @@ from headrace.compute.columnar.rows import Array, Rows, full, to_integers
 from headrace.compute.columnar.series_calls import INSTANT
 from headrace.compute.columnar.series_join import Joined, SeriesJoin
 from headrace.compute.columnar.series_points import process_part
+from headrace.compute.frames import SparkRows
 from headrace.compute.functions.series_streams import SeriesStream
 from headrace.compute.nodes import Column, columns_of
 from headrace.compute.plan import Plan
@@ -25,14 +26,13 @@ from headrace.compute.types import from_ticks, spark_type
 from headrace.storage.spark.functions import F
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 PART_ROWS: Final = 1 << 17
 """Rows that are passed to functions at once: enough that calling a code host costs little."""
 
 
-def add_series_arrow_calls(plan: Plan, rows: DataFrame) -> DataFrame:
+def add_series_functions(plan: Plan, rows: SparkRows) -> SparkRows:
     """Return the rows of `SeriesRows` with a column for each call; instants that only a call has are further rows.
 
     A series passes through one task in order of time, in parts, once for all calls.
@@ -45,8 +45,8 @@ def add_series_arrow_calls(plan: Plan, rows: DataFrame) -> DataFrame:
     calls = plan.series.arrow_calls
     inputs = {input_name(call, number): node for call in calls for number, node in enumerate(call.inputs)}
     kept = [name for name in rows.columns if name != time]
-    timed = rows.selectExpr(*kept, f"{plan.identity.time} AS {INSTANT}")
-    prepared = rows.selectExpr(*kept, f"{plan.identity.time} AS {INSTANT}", *named_sql(plan, inputs))
+    timed = rows.frame.selectExpr(*kept, f"{plan.identity.time} AS {INSTANT}")
+    prepared = rows.frame.selectExpr(*kept, f"{plan.identity.time} AS {INSTANT}", *named_sql(plan, inputs))
     values = (f"CAST(NULL AS {spark_type(call.type)}) AS {call.column}" for call in calls)
     schema = nullable(timed.selectExpr("*", *values).schema)
     series = prepared.repartition(*keys) if keys else prepared.coalesce(1)
@@ -55,7 +55,7 @@ def add_series_arrow_calls(plan: Plan, rows: DataFrame) -> DataFrame:
     # A sub-query returns its time in ticks.
     instant = Column(INSTANT)
     restored = from_ticks(instant, plan.precision) if isinstance(plan.source, SeriesRows) else instant
-    return joined.withColumn(time, F.expr(str(restored))).drop(INSTANT)
+    return SparkRows(plan, joined.withColumn(time, F.expr(str(restored))).drop(INSTANT))
 
 
 def nullable(schema: StructType) -> StructType:

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from headrace.compute.frames import Frame
-from headrace.compute.nodes import Column, Node, Places, both, integer, substitute
-from headrace.compute.plan import KEYS, SERIES_KEY, TIES, TS, Plan
+from headrace.compute.nodes import Column, Node, Places, both, either, integer, substitute
+from headrace.compute.plan import KEYS, SERIES_KEY, TIES, TS, Plan, UnionPlan
 
 F = TypeVar("F", bound=Frame)
+
+
+def passing_rows(plan: Plan, rows: F) -> F:
+    """Return the rows that pass WHERE."""
+    return rows if plan.filter is None else rows.where(plan.filter)
+
+
+def project_rows(plan: Plan, rows: F, add_functions: Callable[[Plan, F], F]) -> tuple[F, list[str]]:
+    """Evaluate keys, select list and hidden columns of the rows that pass WHERE. Also returns their natural order.
+
+    `add_functions` adds the columns of functions over whole series.
+    """
+    result, columns = passing_rows(plan, rows), plan.natural_columns
+    natural = list(columns)
+    if plan.series.arrow_calls:
+        result = add_functions(plan, result)
+    if plan.series.calls:
+        result, columns, natural = add_series_calls(plan, result, columns)
+    result = result.select(columns | {output.column: output.node for output in (*plan.outputs, *plan.hidden)})
+    if plan.is_sparse:
+        result = result.where(either(*(Column(output.column).is_not_null() for output in plan.outputs if output.role is None)))
+    # Rows of a sub-query keep their order.
+    return result, [] if isinstance(plan.source, Plan | UnionPlan) and not plan.series.calls else natural
 
 
 def add_series_calls(plan: Plan, rows: F, columns: Mapping[str, Node]) -> tuple[F, dict[str, Node], list[str]]:

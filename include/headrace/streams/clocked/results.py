@@ -15,6 +15,7 @@ from headrace.compute.columnar.frames import ArrowRows
 from headrace.compute.columnar.near import UNSUPPORTED
 from headrace.compute.columnar.table_plans import NoRows, TableEvaluator
 from headrace.compute.evaluation.interp import POINT, interpolate
+from headrace.compute.evaluation.series_calls import passing_rows
 from headrace.compute.frames import Frame
 from headrace.compute.nodes import NOW, Column, Node, Over, bigint, call, columns_of, substitute
 from headrace.compute.plan import TS, WEND, WSTART, uses_neighbors
@@ -130,10 +131,9 @@ def fill_until(query: Plan, last: int, windows: F) -> F:
 
 def points(query: Plan, interp: InterpPlan, rows: F) -> F:
     """Return the interpolated points of the groups that have a row at or before each."""
-    filtered = rows if query.filter is None else rows.where(query.filter)
     keys: dict[str, Node] = {key.column: Column(key.column) for key in query.keys}
     first = Over(call("min", Column(TS)), tuple(keys.values()))
-    prepared = filtered.select(prepared_columns(query)).extend({SEEN: first})
+    prepared = passing_rows(query, rows).select(prepared_columns(query)).extend({SEEN: first})
     by_group = replace(query, keys=(*query.keys, Key(SEEN, SEEN, Column(SEEN), BIGINT)))
     values = interpolate(by_group, interp, prepared).where(Column(POINT) >= Column(SEEN))
     return values.select({**keys, WSTART: Column(POINT), **stored_outputs(query)})
