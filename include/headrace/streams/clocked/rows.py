@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 def stored_rows(context: Context, plan: StreamPlan, low: int | None, high: int | None, offsets: Offsets) -> pa.Table:
     """Return the rows that the source has in a range of ticks, as of offsets, with the columns that the query reads."""
     key = () if context.set_aside is None else plan.source.primary_key
-    columns = [name for name in dict.fromkeys((*plan.scan.columns, *key)) if not plan.source.is_tag(name)]
-    rows = stored_columns(context, plan, low, high, offsets, columns)
+    rows = stored_columns(context, plan, low, high, offsets, list(dict.fromkeys((*plan.stored_columns, *key))))
     return with_tags(context.tables, plan.source, rows, plan.scan.tags).select(list(plan.scan.columns))
 
 

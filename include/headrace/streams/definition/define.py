@@ -93,6 +93,11 @@ class StreamPlan:
         return self.query.scans[0]
 
     @property
+    def stored_columns(self) -> list[str]:
+        """The columns of the source that the query reads, without tags."""
+        return [name for name in self.scan.columns if not self.source.is_tag(name)]
+
+    @property
     def source_series(self) -> list[str] | None:
         """The series of the source that the query reads; None if it reads all."""
         return None if self.source_subtable is None else [self.source_subtable]

@@ -43,12 +43,11 @@ def read_replay(context: Context, plan: StreamPlan, offsets: Offsets) -> Replay 
 def read_rows(context: Context, plan: StreamPlan, offsets: Offsets, keys: Keys) -> pa.Table:
     """Return the rows of the source that have some keys, with the tags that the query reads."""
     source, precision = plan.source, plan.query.precision
-    columns = dict.fromkeys((*plan.query.scans[0].columns, *source.primary_key))
     rows = scan_source(
         replace(context, set_aside=None),
         plan,
         offsets,
-        [name for name in columns if not source.is_tag(name)],
+        list(dict.fromkeys((*plan.stored_columns, *source.primary_key))),
         series=sorted({key.series for key in keys.keys}),
         bounds=Bounds.of_ticks(keys.times[0], keys.times[-1], precision),
     )

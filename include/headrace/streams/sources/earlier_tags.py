@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from headrace.context import Context
 from headrace.model.positions import Offsets
-from headrace.storage import Bounds
 from headrace.streams.batches import BatchResult, Processor
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import source_pieces
@@ -26,7 +25,6 @@ from headrace.streams.windows.change_batch import CHANGE, Changes, Int64s, Large
 
 UNTIL: Final = "_until"
 """The newest time of a subtable, in ticks, when its tags changed."""
-EVERY_ROW: Final = pc.scalar(True)
 
 
 @dataclass(frozen=True)
@@ -95,9 +93,7 @@ def is_first(earlier: pa.Table, key: str) -> list[bool]:
 def newest_times(context: Context, plan: StreamPlan, offsets: Offsets, series: list[str]) -> dict[str, int]:
     """Return the newest times of the stored rows of subtables, in ticks, of those that have rows."""
     key, time, newest = plan.source.series_key, plan.source.timestamp.name, dict[str, int]()
-    everything = Bounds.of_ticks(None, None, plan.query.precision)
-    pieces = source_pieces(context, plan, offsets, [key, time], filter=EVERY_ROW, series=series, bounds=everything)
-    for piece in pieces:
+    for piece in source_pieces(context, plan, offsets, [key, time], series=series):
         ticks = pa.table({key: piece[key].cast(pa.string()), time: to_ticks(piece[time], plan.query.precision)})
         largest = ticks.group_by(key).aggregate([(time, "max")])
         for name, value in zip(largest[key].to_pylist(), largest[f"{time}_max"].to_pylist(), strict=True):

@@ -50,14 +50,16 @@ def source_pieces(
     offsets: Offsets,
     columns: Sequence[str],
     *,
-    filter: pc.Expression,
-    series: Collection[str] | None,
-    bounds: Bounds,
+    filter: pc.Expression | None = None,
+    series: Collection[str] | None = None,
+    bounds: Bounds | None = None,
 ) -> Iterator[pa.Table]:
     """Yield what `scan_source` returns, about half a million rows at a time."""
     if plan.source.is_virtual:
         rows = virtual_pieces(context, plan.scan, offsets, series, bounds)
-        pieces: Iterator[pa.Table] = (piece.select(columns).filter(filter) for piece in rows)
+        pieces: Iterator[pa.Table] = (
+            piece.select(columns) if filter is None else piece.select(columns).filter(filter) for piece in rows
+        )
     else:
         version = offsets[plan.source_ids[0]]
         pieces = context.tables.scan_pieces(plan.source, columns, filter=filter, version=version, tbnames=series, bounds=bounds)

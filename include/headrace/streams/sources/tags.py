@@ -76,12 +76,8 @@ class RetaggedSubtables:
         make = partial(Changes, position.offsets, is_one_write=True, now=now, tags_version=tags_version)
         if count is not None and count > self.context.settings.driver_rows:
             return make(LargeCommit(plan.source.series_key, 2 * count, partial(self._pieces, position)))
-        rows = scan_source(self.context, plan, position.offsets, self._columns, series=self.series, bounds=self._bounds)
+        rows = scan_source(self.context, plan, position.offsets, plan.stored_columns, series=self.series, bounds=self._bounds)
         return make(self._twice(rows))
-
-    @property
-    def _columns(self) -> list[str]:
-        return [name for name in self.plan.scan.columns if not self.plan.source.is_tag(name)]
 
     @property
     def _bounds(self) -> Bounds:
@@ -104,11 +100,9 @@ class RetaggedSubtables:
         return joined([*computed, (grid.first_open(plan.since + 1), MAX_TICK)])
 
     def _pieces(self, position: Position) -> Iterator[pa.Table]:
-        every = pc.scalar(True)
-        for piece in source_pieces(
-            self.context, self.plan, position.offsets, self._columns, filter=every, series=self.series, bounds=self._bounds
-        ):
-            yield self._twice(piece)
+        plan = self.plan
+        pieces = source_pieces(self.context, plan, position.offsets, plan.stored_columns, series=self.series, bounds=self._bounds)
+        return map(self._twice, pieces)
 
     def _twice(self, rows: pa.Table) -> pa.Table:
         """Return rows of computed windows as deleted with their tags before, and inserted with those after."""

@@ -302,12 +302,11 @@ class MergedCommits:
             distinct = pc.unique(needed[key])
             names = distinct.to_pylist() if len(distinct) <= MAX_NAMES else None
         bounds = [Bounds.of_ticks(low, high, self.plan.query.precision) for low, high in ranges]
-        columns = [name for name in scan.columns if not source.is_tag(name)]
         pieces = source_pieces(
             self.context,
             self.plan,
             changes.offsets,
-            columns,
+            self.plan.stored_columns,
             filter=in_ranges(self.plan.source.timestamp.name, self.plan.query.precision, bounds),
             series=names,
             bounds=Bounds(bounds[0].low, bounds[-1].high),

@@ -43,13 +43,12 @@ def read_stored_rows(context: Context, plan: StreamPlan, batch: ChangeBatch, cha
     """Return the rows that the source had, at any write of a batch, within ranges of time."""
     names = affected_subtables(plan, batch)
     bounds = [Bounds.of_ticks(low, high, plan.query.precision) for low, high in ranges]
-    columns = [name for name in plan.query.scans[0].columns if not plan.source.is_tag(name)]
     is_needed = in_ranges(plan.source.timestamp.name, plan.query.precision, bounds)
     rows = scan_source(
         context,
         plan,
         changes.offsets,
-        columns,
+        plan.stored_columns,
         filter=is_needed if len(bounds) > 1 else None,
         series=names,
         bounds=Bounds(bounds[0].low, bounds[-1].high),

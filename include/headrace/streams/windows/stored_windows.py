@@ -119,11 +119,9 @@ class StoredWindows:
         if self._kernels is None or self._has_many_rows(first, last):
             return None
         bounds = None if first is None or last is None else Bounds.of_ticks(first, last, plan.query.precision)
-        scan = plan.query.scans[0]
-        columns = [name for name in scan.columns if not plan.source.is_tag(name)]
-        rows = scan_source(self.context, plan, self.offsets, columns, series=plan.source_series, bounds=bounds)
+        rows = scan_source(self.context, plan, self.offsets, plan.stored_columns, series=plan.source_series, bounds=bounds)
         mask = self.series.mask(rows[plan.source.series_key].cast(pa.string()))
-        return with_tags(self.context.tables, plan.source, rows if mask is None else rows.filter(pa.array(mask)), scan.tags)
+        return with_tags(self.context.tables, plan.source, rows if mask is None else rows.filter(pa.array(mask)), plan.scan.tags)
 
     def _has_many_rows(self, first: int | None, last: int | None) -> bool:
         if first is not None and last is not None:
