@@ -75,3 +75,12 @@ def test_the_hint_for_an_unknown_name_is_the_most_similar_one() -> None:
     with pytest.raises(NotFoundError) as refused:
         plan("select sit from meters")
     assert refused.value.hint == "did you mean site?"
+
+
+def test_the_hint_for_a_name_like_no_other_lists_the_columns() -> None:
+    with pytest.raises(NotFoundError) as refused:
+        plan("select xyzzy from meters")
+    assert refused.value.hint.startswith("the columns are ts, ")
+    with pytest.raises(NotFoundError) as refused:
+        plan(f"select xyzzy from (select {', '.join(f'site as a{number}' for number in range(40))} from meters)")
+    assert refused.value.hint == f"the columns are {', '.join(f'a{number}' for number in range(10))}, …"

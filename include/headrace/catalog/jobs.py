@@ -13,7 +13,6 @@ from headrace.catalog.rows.snodes import LEASES, SNODES, lease_from_row
 from headrace.catalog.rules import (
     exists,
     hold_databases,
-    nearest,
     not_found,
     refuse_rival,
     require_database,
@@ -30,6 +29,7 @@ from headrace.model.job_versions import JobVersion
 from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Offsets
 from headrace.model.snodes import DriverStatus, Heartbeat
+from headrace.model.spelling import did_you_mean
 from headrace.model.tables import Table, TableId
 
 NO_PROGRESS: Final = JobProgress()
@@ -328,7 +328,7 @@ def _matches(kind: str, database: str, name: str) -> tuple[ColumnElement[bool], 
 def _missing_name(connection: Connection, kind: str, database: str, name: str) -> NotFoundError:
     names = connection.scalars(select(JOBS.c.name).where(JOBS.c.kind == kind, JOBS.c.database == database))
     if not database:
-        return NotFoundError(f"{kind} {name} does not exist", hint=nearest(names, name))
+        return NotFoundError(f"{kind} {name} does not exist", hint=did_you_mean(name, names))
     return not_found(kind, f"{database}.{name}", [f"{database}.{other}" for other in names])
 
 

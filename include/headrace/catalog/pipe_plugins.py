@@ -8,11 +8,12 @@ from typing import Final
 from sqlalchemy import delete, select
 
 from headrace.catalog.rows.functions import PIPE_PLUGINS
-from headrace.catalog.rules import nearest, refuse_pipes_using
+from headrace.catalog.rules import refuse_pipes_using
 from headrace.catalog.store import Repository, insert
 from headrace.errors import Error, ExistsError, NotFoundError
 from headrace.model.conversion import to_row
 from headrace.model.pipe_plugins import RegisteredPipePlugin
+from headrace.model.spelling import did_you_mean
 from headrace.model.tree_status import TreeStatus
 
 BY_NAME: Final = select(PIPE_PLUGINS).order_by(PIPE_PLUGINS.c.name)
@@ -71,5 +72,5 @@ def plugin_exists(name: str) -> Error:
 def missing_plugin(name: str, names: Sequence[str]) -> Error:
     """Return the error for a plugin that does not exist."""
     message = f"Failed to drop PipePlugin [{name}], this PipePlugin has not been created"
-    hint = nearest(names, name.upper()) or "SHOW PIPEPLUGINS lists what there is"
+    hint = did_you_mean(name.upper(), names, "SHOW PIPEPLUGINS lists what there is")
     return NotFoundError(message, hint=hint).with_status(TreeStatus.DROP_PIPE_PLUGIN_ERROR)

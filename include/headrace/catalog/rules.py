@@ -6,7 +6,6 @@ or removes one first locks the row of its database (`hold_databases`).
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -19,6 +18,7 @@ from headrace.catalog.store import is_among
 from headrace.errors import ExistsError, IntegrityError, InvalidStreamError, NotFoundError
 from headrace.model.jobs import DesiredState, JobDefinition, JobState
 from headrace.model.pipes import DEFAULT_PLUGINS, OTHER_NAMES, Pipe, PipeStage, without_prefix
+from headrace.model.spelling import did_you_mean
 from headrace.model.tables import TableId
 from headrace.model.tree_status import TreeStatus
 
@@ -28,14 +28,8 @@ MAX_DEPENDENTS: Final = 5
 
 
 def not_found(kind: str, name: str, existing: Iterable[str]) -> NotFoundError:
-    hint = nearest(existing, name) or f"SHOW {kind.upper()}S lists what there is"
+    hint = did_you_mean(name, existing, f"SHOW {kind.upper()}S lists what there is")
     return NotFoundError(f"{kind} {name} does not exist", hint=hint)
-
-
-def nearest(existing: Iterable[str], name: str) -> str:
-    """Return a hint that names the most similar name; empty if none is similar."""
-    matches = difflib.get_close_matches(name, list(existing), n=1)
-    return f"did you mean {matches[0]}?" if matches else ""
 
 
 def exists(kind: str, name: str, hint: str = "use IF NOT EXISTS, or another name") -> ExistsError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection, delete, func, select, update
@@ -17,6 +16,7 @@ from headrace.errors import Error, ExistsError, IntegrityError, NotFoundError
 from headrace.model.conversion import from_json, from_row, to_json, to_row
 from headrace.model.paths import join_path, split_path
 from headrace.model.schema_log import SchemaStatement
+from headrace.model.spelling import did_you_mean
 from headrace.model.tables import Column
 from headrace.model.tree_status import TreeStatus
 from headrace.model.trees import DeviceTemplate, NewSeries, Timeseries
@@ -130,8 +130,8 @@ def get_template(connection: Connection, name: str) -> DeviceTemplate:
     """Return a template; `NotFoundError` if there is none of that name."""
     row = connection.execute(select(DEVICE_TEMPLATES).where(DEVICE_TEMPLATES.c.name == name)).mappings().first()
     if row is None:
-        matches = difflib.get_close_matches(name, connection.scalars(select(DEVICE_TEMPLATES.c.name)).all(), n=1)
-        hint = f"did you mean {matches[0]}?" if matches else "SHOW DEVICE TEMPLATES lists what there is"
+        names = connection.scalars(select(DEVICE_TEMPLATES.c.name)).all()
+        hint = did_you_mean(name, names, "SHOW DEVICE TEMPLATES lists what there is")
         raise NotFoundError(f"Template {name} does not exist", hint=hint).with_status(TreeStatus.METADATA_ERROR)
     return from_row(DeviceTemplate, row)
 

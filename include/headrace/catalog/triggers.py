@@ -12,10 +12,10 @@ from sqlalchemy import delete, select, update
 from headrace.catalog.pinned_reads import PinnedReads
 from headrace.catalog.revisions import NO_REVISION, RevisionKind, count_up, revision_of
 from headrace.catalog.rows.triggers import TRIGGER_ACTIVITY, TRIGGER_ENTRIES, TRIGGERS
-from headrace.catalog.rules import nearest
 from headrace.catalog.store import Repository, Store, insert
 from headrace.errors import Error, ExistsError, NotFoundError
 from headrace.model.conversion import from_row, to_row
+from headrace.model.spelling import did_you_mean
 from headrace.model.tree_status import TreeStatus
 from headrace.model.triggers import RegisteredTrigger, TriggerActivity
 
@@ -145,5 +145,5 @@ def trigger_exists(name: str) -> Error:
 def missing_trigger(name: str, names: list[str]) -> Error:
     """Return the error for a trigger that does not exist."""
     message = f"Failed to drop trigger [{name}], this trigger has not been created"
-    hint = nearest(names, name) or "SHOW TRIGGERS lists what there is"
+    hint = did_you_mean(name, names, "SHOW TRIGGERS lists what there is")
     return NotFoundError(message, hint=hint).with_status(TreeStatus.DROP_TRIGGER_ERROR)

@@ -6,10 +6,10 @@ Others are refused: some load shared libraries, run commands, or read files in t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Any, Final
 
 from headrace.egress import EgressPolicy, Endpoint, EndpointKind
+from headrace.model.spelling import did_you_mean
 from headrace.pipes.attributes import PipeAttributes, pipe_error, without_prefix
 
 SERVERS: Final = "bootstrap.servers"
@@ -92,8 +92,8 @@ def settings_of(attributes: PipeAttributes, client: str) -> dict[str, str]:
 
 def unsupported(typed: str, prefix: str, name: str) -> Exception:
     """Return the error for a setting that may not be set."""
-    close = get_close_matches(name, ALLOWED[prefix], n=1)
-    hint = f"did you mean {prefix}{close[0]}?" if close else "use one of those that the guide on Kafka lists"
+    names = (f"{prefix}{allowed}" for allowed in ALLOWED[prefix])
+    hint = did_you_mean(f"{prefix}{name}", names, "use one of those that the guide on Kafka lists")
     return pipe_error(f"{typed} is not supported", hint=hint)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from headrace import secrets
 from headrace.errors import Error, NotSupportedError
 from headrace.model.pipes import DEFAULT_PLUGINS, OTHER_NAMES, PipeStage
+from headrace.model.spelling import did_you_mean
 from headrace.model.tree_status import TreeStatus
 from headrace.pipes.attributes import PipeAttributes, pipe_error
 from headrace.pipes.builtin import BY_NAME, PLUGINS, REJECTED
@@ -69,7 +69,6 @@ def secret_keys(stage: PipeStage, attributes: Mapping[str, str], context: Contex
 
 def _not_registered(stage: PipeStage, name: str) -> Error:
     names = sorted(plugin.name for plugin in PLUGINS if plugin.stage is stage)
-    close = get_close_matches(name.lower(), names, n=1)
-    hint = f"write {close[0]}" if close else f"a {stage} is one of {', '.join(names)}"
+    hint = did_you_mean(name.lower(), names, f"a {stage} is one of {', '.join(names)}")
     message = f"Failed to reflect PipePlugin instance, because PipePlugin {name.upper()} has not been registered."
     return pipe_error(message, hint=hint)

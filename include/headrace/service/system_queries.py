@@ -5,7 +5,6 @@ DuckDB sees the relations that a query names, and is asked for known functions o
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Final
@@ -13,6 +12,7 @@ from typing import Final
 from headrace.errors import DataError, LimitError, NotFoundError, NotSupportedError
 from headrace.model.expressions import Call, ColumnRef, Star
 from headrace.model.queries import Query, SelectItem, TableSource, Union
+from headrace.model.spelling import did_you_mean
 from headrace.model.statements import Select
 from headrace.queries import running
 from headrace.service import system_tables
@@ -34,8 +34,6 @@ FUNCTIONS: Final = (
     "now today to_timestamp date_trunc date_part year month day hour minute second",
 )
 NAMES: Final = frozenset(name for line in FUNCTIONS for name in line.split())
-MIN_SIMILARITY: Final = 0.75
-"""Of a name to a column that it may mean, from 0 to 1."""
 SUPPORTED: Final = NAMES | frozenset([*OPERATORS.split("|"), "|"])
 """The operators and functions of these queries. None of them makes a value much larger than its arguments."""
 
@@ -103,8 +101,7 @@ def check_columns(query: Query | Union, columns: Mapping[str, Collection[str]]) 
     known |= {part.alias.lower() for part in parts if isinstance(part, SelectItem) and part.alias is not None}
     for part in parts:
         if isinstance(part, ColumnRef) and part.name.lower() not in known:
-            close = difflib.get_close_matches(part.name.lower(), known, 1, MIN_SIMILARITY)
-            hint = f"did you mean {close[0]}?" if close else f"the columns are {', '.join(sorted(known))}"
+            hint = did_you_mean(part.name.lower(), known, f"the columns are {', '.join(sorted(known))}")
             raise NotFoundError(f"there is no column {part.name} in {', '.join(columns)}", hint=hint, span=part.span)
 
 

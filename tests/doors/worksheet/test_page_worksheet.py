@@ -103,15 +103,15 @@ def test_lines_of_several_series_are_told_apart(page: Any) -> None:
 
 
 def test_statements_run_one_after_the_other_up_to_an_error_at_its_place(page: Any) -> None:
-    write(page, "use power;\nselect count(*) from meters;\nselect 'ä😀', nothing\nfrom meters;\nshow stables")
+    write(page, "use power;\nselect count(*) from meters;\nselect 'ä😀', noted\nfrom meters;\nshow stables")
     page.keyboard.press("Control+Shift+Enter")
     wait_for_status(page, "The statement failed. 1 statement was not run.")
     assert (
         page.locator(".results .reason").inner_text()
-        == "NOT_FOUND line 3, column 14: column nothing does not exist\n→ did you mean note?"
+        == "NOT_FOUND line 3, column 14: column noted does not exist\n→ did you mean note?"
     )
-    assert page.locator(".error-mark").inner_text() == "nothing"
-    assert page.locator(".error-note").inner_text() == "column nothing does not exist"
+    assert page.locator(".error-mark").inner_text() == "noted"
+    assert page.locator(".error-note").inner_text() == "column noted does not exist"
     page.get_by_role("tab", name="count").click()
     page.locator(".history summary").click()
     assert violations(page, "table, error and history") == []

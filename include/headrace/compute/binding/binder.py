@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +14,7 @@ from headrace.compute.terms import Constant, Term, instant_literal, is_instant, 
 from headrace.errors import Error, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
 from headrace.model.instants import parse_instant
+from headrace.model.spelling import did_you_mean
 from headrace.model.time import Duration
 from headrace.model.types import BIGINT, BOOL, TIMESTAMP, DataType, TypeKind
 
@@ -169,15 +169,10 @@ class Binder:
         function = self.language.function(node.function, ScalarFunction)
         if function is None:
             message = f"function {node.function} does not exist"
-            raise NotFoundError(message, hint=suggest_name(node.function, self.language.functions), span=node.span)
+            raise NotFoundError(message, hint=did_you_mean(node.function, self.language.functions), span=node.span)
         durations = tuple(argument.value if isinstance(argument, DurationLiteral) else None for argument in node.arguments)
         terms = tuple(
             literal(None) if isinstance(argument, DurationLiteral) and index == function.unit else self.bind(argument)
             for index, argument in enumerate(node.arguments)
         )
         return function.term(ScalarArguments(node.function, terms, durations, self.expression_context, node.attributes))
-
-
-def suggest_name(name: str, names: Iterable[str]) -> str:
-    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
-    return f"did you mean {matches[0]}?" if matches else ""

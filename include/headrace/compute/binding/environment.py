@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from headrace.compute import nodes
-from headrace.compute.binding.binder import suggest_name
 from headrace.compute.language import Language
 from headrace.compute.nodes import Node
 from headrace.compute.plan import Plan, UnionPlan
@@ -15,9 +15,12 @@ from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.types import to_ticks
 from headrace.errors import NotFoundError, ProgrammingError
 from headrace.model.expressions import ColumnRef
+from headrace.model.spelling import did_you_mean
 from headrace.model.tables import Column
 from headrace.model.time import Precision
 from headrace.model.types import TIMESTAMP, VARCHAR, DataType, TypeKind
+
+MAX_NAMES_IN_HINT: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +76,10 @@ class Environment:
             return self.use(self.time)
         matching = self.matching(reference)
         if not matching:
-            names = [column.name for column in self.columns]
+            shown = [*list(self.by_name)[:MAX_NAMES_IN_HINT], *(["…"] if len(self.by_name) > MAX_NAMES_IN_HINT else [])]
+            hint = did_you_mean(reference.name, self.by_name, f"the columns are {', '.join(shown)}" if shown else "")
             full_name = f"{reference.table}.{reference.name}" if reference.table else reference.name
-            raise NotFoundError(f"column {full_name} does not exist", hint=suggest_name(reference.name, names), span=reference.span)
+            raise NotFoundError(f"column {full_name} does not exist", hint=hint, span=reference.span)
         if len(matching) > 1:
             tables = " and ".join(str(column.qualifier) for column in matching)
             raise ProgrammingError(

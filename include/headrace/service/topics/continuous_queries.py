@@ -7,13 +7,13 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from headrace.catalog.rules import nearest
 from headrace.context import Context
 from headrace.errors import NotFoundError
 from headrace.jobs.registry import kind_of
 from headrace.model.continuous_queries import Execution
 from headrace.model.execution_history import absent_executions
 from headrace.model.jobs import JobDefinition, JobRecord, JobState
+from headrace.model.spelling import did_you_mean
 from headrace.model.tree_statements import (
     CreateContinuousQuery,
     DropContinuousQuery,
@@ -101,7 +101,7 @@ def find_query(name: str, context: Context) -> JobRecord:
     if record is not None:
         return record
     names = [record.definition.name for record in context.catalog.jobs.all(kind=CONTINUOUS_QUERY)]
-    hint = nearest(names, name) or "SHOW CQS lists what there is"
+    hint = did_you_mean(name, names, "SHOW CQS lists what there is")
     raise NotFoundError(f"CQ {name} doesn't exist.", hint=hint).with_status(TreeStatus.NO_SUCH_CQ)
 
 

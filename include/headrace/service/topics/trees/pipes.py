@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from headrace import secrets
-from headrace.catalog.rules import nearest
 from headrace.errors import EgressDeniedError, Error, ExistsError, NotFoundError
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.model.pipes import Pipe, PipeStage, without_prefix
+from headrace.model.spelling import did_you_mean
 from headrace.model.tree_statements import AlterPipe, CreatePipe, DropPipe, StageChange, StartPipe, StopPipe
 from headrace.model.tree_status import TreeStatus
 from headrace.pipes.builtin import BY_NAME
@@ -203,7 +203,7 @@ def operated(name: str, verb: str, context: Context) -> JobRecord:
 def missing(context: Context, name: str, text: str, status: TreeStatus = TreeStatus.PIPE_ERROR) -> Error:
     """Return the error for a pipe that does not exist; the text has a place for its name."""
     names = [record.definition.name for record in context.catalog.jobs.all(kind=PIPE)]
-    return NotFoundError(text.format(name), hint=nearest(names, name) or HINT).with_status(status)
+    return NotFoundError(text.format(name), hint=did_you_mean(name, names, HINT)).with_status(status)
 
 
 def pipe_context(job: JobDefinition, session: SessionState) -> PipeContext:
