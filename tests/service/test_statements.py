@@ -19,6 +19,7 @@ from headrace.errors import (
     ProgrammingError,
     TypeMismatchError,
 )
+from headrace.model.spans import Span
 
 START = 1_700_000_000_000
 
@@ -214,6 +215,30 @@ def test_an_invalid_statement_is_refused_with_its_error(
 )
 def test_if_exists_forgives(readings: headrace.Connection, sql: str) -> None:
     readings.execute(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "drop table {}",
+        "describe {}",
+        "show create table {}",
+        "show create stream {}",
+        "show create database {}",
+        "drop database {}",
+        "use {}",
+        "drop stream {}",
+        "reset stream {}",
+        "alter table {} add column x int",
+        "insert into {} values (now, 1)",
+        "delete from {}",
+    ],
+)
+def test_an_error_shows_the_name_that_does_not_exist(readings: headrace.Connection, sql: str) -> None:
+    with pytest.raises(NotFoundError) as raised:
+        readings.execute(sql.format("missing"))
+    start = sql.index("{}")
+    assert raised.value.span == Span(start, start + len("missing"))
 
 
 def test_a_database_takes_its_tables_along(readings: headrace.Connection) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.errors import NotFoundError
 from headrace.model.statements import Statement
+from headrace.model.tables import Name
 
 if TYPE_CHECKING:
     from headrace.service.stage import PlanningContext, Stage
@@ -52,7 +55,18 @@ def plan(statement: Statement, session: PlanningContext) -> list[Stage]:
     Raises:
         Error: The statement is refused, with a span if the text has a place to blame.
     """
-    return load_planner(type(statement))(statement, session)
+    try:
+        return load_planner(type(statement))(statement, session)
+    except NotFoundError as error:
+        error.span = error.span or next((name.span for name in names_of(statement) if name.name in error.message), None)
+        raise
+
+
+def names_of(statement: Statement) -> Iterator[Name]:
+    """Yield the names of tables, streams and databases that are fields of a statement."""
+    for field in fields(statement):  # type: ignore[arg-type]  # all are dataclasses
+        value = getattr(statement, field.name)
+        yield from (name for name in (value if isinstance(value, tuple) else (value,)) if isinstance(name, Name))
 
 
 def load_planner(kind: type[Statement]) -> Callable[[Any, PlanningContext], list[Stage]]:

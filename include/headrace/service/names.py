@@ -49,8 +49,9 @@ def find_table(name: Name, session: PlanningContext) -> tuple[Table, Database]:
     """
     require_known(name, session)
     catalog = session.context.catalog
-    database = catalog.databases.get(database_of(name, session))
-    return catalog.tables.get(database.name, name.name), database
+    with with_span(name.span):
+        database = catalog.databases.get(database_of(name, session))
+        return catalog.tables.get(database.name, name.name), database
 
 
 def require_known(name: Name, session: PlanningContext) -> None:

@@ -27,7 +27,7 @@ from headrace.model.statements import (
 from headrace.model.tables import ColumnReference, Name, Table, TableKind
 from headrace.service import system_tables
 from headrace.service.function_tables import visible_functions
-from headrace.service.names import database_of, find_table, require_known
+from headrace.service.names import database_of, find_stream, find_table, require_known, with_span
 from headrace.service.results import BIGINT, BOOL, INT, STRING, CatalogRows, Result, rows_result
 from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
 from headrace.service.stage import PlanningContext, Stage
@@ -100,7 +100,8 @@ def find_owner_table(name: Name, session: PlanningContext) -> Table:
     require_known(name, session)
     catalog, database = session.context.catalog, database_of(name, session)
     subtable = catalog.subtables.find(database, [name.name]).get(name.name)
-    return catalog.tables.get(database, subtable.table if subtable else name.name)
+    with with_span(name.span):
+        return catalog.tables.get(database, subtable.table if subtable else name.name)
 
 
 def read_system_table(relation: str, statement: Show, session: PlanningContext) -> CatalogRows:
@@ -182,7 +183,8 @@ def show_create_table(statement: Show, session: PlanningContext) -> Result:
 
 def show_create_database(statement: Show, session: PlanningContext) -> Result:
     assert statement.name is not None
-    database = session.context.catalog.databases.get(statement.name.name)
+    with with_span(statement.name.span):
+        database = session.context.catalog.databases.get(statement.name.name)
     options = (*database.options, ("timezone", database.timezone))
     text = to_sql(CreateDatabase(Name(None, database.name), precision=database.precision, options=options))
     return rows_result(("database", "create database"), [(database.name, text)])
@@ -236,7 +238,8 @@ def list_tables(types: Collection[str], statement: Show, session: PlanningContex
 
 def show_create_stream(statement: Show, session: PlanningContext) -> Result:
     assert statement.name is not None
-    record = session.context.catalog.jobs.get(database_of(statement.name, session), statement.name.name, STREAM)
+    record = find_stream(statement.name, session, missing_ok=False)
+    assert record is not None
     job = record.definition
     # Addresses of NOTIFY have tokens.
     sql = job.sql if is_own(session.context.permissions(), job.owner) else masked(job.sql)
