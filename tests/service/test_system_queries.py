@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import headrace
@@ -58,7 +59,9 @@ def test_a_column_that_does_not_exist_is_shown(session: Session, sql: str, messa
 
 def test_columns_without_alias_have_the_names_of_other_queries(session: Session) -> None:
     sql = f"SELECT count(*), upper(name), super FROM {USERS} WHERE name = 'root' GROUP BY name, super"
-    assert session.execute(f"{sql} UNION {sql}").rows.to_pylist() == [{"count(*)": 1, "upper(name)": "ROOT", "super": 1}]
+    rows = session.execute(f"{sql} UNION {sql}").rows
+    assert isinstance(rows, pa.Table)
+    assert rows.to_pylist() == [{"count(*)": 1, "upper(name)": "ROOT", "super": 1}]
 
 
 def test_parts_of_deep_expressions_come_in_order() -> None:

@@ -19,6 +19,7 @@ from headrace.cli.console import err, out
 from headrace.cli.doctor_airflow import SYSTEM_CHECKS
 from headrace.errors import ConfigurationError, Error
 from headrace.jobs.registry import kinds
+from headrace.model.addresses import DOOR_NAMES
 from headrace.runtime.listening import check_endpoint, endpoint_context, is_loopback
 from headrace.runtime.tls import server_context
 from headrace.settings import Settings, load
@@ -134,12 +135,12 @@ def check_listening(settings: Settings) -> str:
     Raises:
         ConfigurationError: One would be open to other machines in clear unasked, or the certificate cannot be used.
     """
-    from headrace.doors.options import NAMES, door_options
+    from headrace.doors.options import door_options
 
     check_endpoint(settings)
     has_certificate = server_context(settings.tls_certificate, settings.tls_key) is not None
     encrypts = {"HTTP endpoint": (settings.http_host, endpoint_context(settings) is not None)}
-    for options in filter(None, (door_options(settings, name) for name in NAMES)):
+    for options in filter(None, (door_options(settings, name) for name in DOOR_NAMES)):
         encrypts["doors"] = (options.host, options.uses_tls)
     states = (
         f"{name} {'of this machine' if is_loopback(host) else 'open to others'} {'with TLS' if has_tls else 'in clear'}"
