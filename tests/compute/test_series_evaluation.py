@@ -9,8 +9,8 @@ import pytest
 from headrace.code.function_classes import LibrarySeries
 from headrace.code.series_calls import SeriesCall
 from headrace.code.series_runs import SeriesRun
-from headrace.compute.columnar.series_calls import INSTANT
 from headrace.compute.evaluation import series_arrow
+from headrace.compute.evaluation.series_arrow import INSTANT
 from headrace.compute.functions.arrow import SeriesArrowRule
 from headrace.compute.functions.series_streams import whole_series
 from headrace.compute.nodes import Column

@@ -79,10 +79,10 @@ def test_series_that_would_fill_too_many_cells_are_left_to_spark(
     with headrace.connect(settings=settings, dialect="iotdb") as tree:
         tree.execute("insert into root.hall.a(time, v) values (1, 5), (2, 6)")
         tree.execute("insert into root.hall.b(time, v) values (1, 7)")
-        monkeypatch.setattr(series_tables, "MAX_CELLS", 12)  # of three rows: time, device, and two series
+        monkeypatch.setattr(series_tables, "MAX_CELLS", 6)  # of two instants: time, and two series
         query = "select count(v) from root.hall.* group by session(1s)"
         assert tree.execute(query).fetchall()[0][1:] == (2, 1)
-        monkeypatch.setattr(series_tables, "MAX_CELLS", 11)
+        monkeypatch.setattr(series_tables, "MAX_CELLS", 5)
         with pytest.raises(OperationalError, match="Spark was started"):
             tree.execute(query)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from headrace.compute import Relation, Scan, Scope, SeriesNames, bind, language
 from headrace.compute.columnar.mathematics import allowing_last_digits
-from headrace.compute.columnar.table_plans import check_tables, evaluate_tables
+from headrace.compute.columnar.table_plans import Series, check_tables, evaluate_tables
 from headrace.errors import NotFoundError
 from headrace.model.queries import Query, Union
 from headrace.model.tables import TBNAME, Name
@@ -29,13 +30,13 @@ class NearSide:
             check_tables(plan)
             return evaluate_tables(plan, self, 1_000_000)
 
-    def row_count(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> int:  # noqa: ARG002
+    def row_count(self, scan: Scan, first: int | None, last: int | None, series: Series = None) -> int:  # noqa: ARG002
         return int(self.world.rows[scan.table.name].num_rows)
 
-    def rows(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> pa.Table:  # noqa: ARG002
+    def batches(self, scan: Scan, first: int | None, last: int | None, series: Series = None) -> Iterator[pa.Table]:  # noqa: ARG002
         rows = self.world.rows[scan.table.name]
         stored = rows.select([name for name in scan.columns if not scan.table.is_tag(name)])
-        return joined_tags(stored, self.subtables(scan), TBNAME, scan.tags) if scan.tags else stored
+        yield joined_tags(stored, self.subtables(scan), TBNAME, scan.tags) if scan.tags else stored
 
     def subtables(self, scan: Scan) -> pa.Table:
         if scan.table is not MIXED:

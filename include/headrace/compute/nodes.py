@@ -400,7 +400,7 @@ def columns_of(node: Node) -> Iterator[str]:
             yield NOW.name
         case Operation(operands=parts) | SparkSql(parts=parts) | PythonCall(operands=parts) | Places(nodes=parts):
             for part in (*parts, *(node.inputs if isinstance(node, SparkSql) else ())):
-                if isinstance(part, Node):
+                if isinstance(part, Node) and not isinstance(part, Value):
                     yield from columns_of(part)
         case Over(function=function, keys=keys, order=order):
             for part in (function, *keys, *order):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.columnar.arrays import refuse
 from headrace.model.positions import source_id
 from headrace.model.tables import Table, TableKind
 from headrace.queries import running
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from headrace.compute import Scan
     from headrace.context import Context
 
-MAX_BYTES: Final = 1 << 30
-"""Memory that the rows of a table may take; Spark reads more in parts."""
 LONG_TEXT: Final = 1_000
-FEW_ROWS, MANY_ROWS = 4_096, 1 << 17
-"""Rows that are read at a time: few of columns that may have long texts, which can be small in a file and large in memory."""
+FEW_ROWS: Final = 4_096
+"""Rows that are read at a time of columns that may have long texts, which can be small in a file and large in memory."""
+BATCH_CELLS: Final = 4_000_000
+"""Cells that are read at a time of other columns."""
 UNKNOWN_ROWS: Final = 2**63 - 1
 """Counted if statistics do not tell the number of rows: more than any limit."""
 
@@ -37,17 +37,8 @@ class LocalReader:
 
     context: Context
 
-    def count(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> int:
-        """Return the greatest number of rows that `batches` may return."""
-        rows = self.context.tables.count_scanned(scan.table, devices, stored_bounds(scan, first, last))
-        return UNKNOWN_ROWS if rows is None else rows
-
-    def batches(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> Iterator[pa.RecordBatch]:
-        """Return the columns of the scan as stored, the series key dictionary-encoded."""
-        return self.context.tables.batches(scan.table, scan.columns, devices, stored_bounds(scan, first, last))
-
     def row_count(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> int:
-        """Return the greatest number of rows that `rows` may return."""
+        """Return the greatest number of rows that `batches` may return."""
         bounds, tables = stored_bounds(scan, first, last), self.context.tables
         if scan.table.is_virtual:
             counts = [
@@ -57,33 +48,32 @@ class LocalReader:
             counts = [tables.count_scanned(scan.table, series or subtables_read(scan), bounds)]
         return sum(UNKNOWN_ROWS if rows is None else rows for rows in counts)
 
-    def rows(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> pa.Table:
-        """Return the columns of the scan as stored, with the tags of the rows' subtables."""
+    def batches(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> Iterator[pa.Table]:
+        """Yield the columns of the scan as stored, with the tags of the rows' subtables."""
         table, tables, bounds = scan.table, self.context.tables, stored_bounds(scan, first, last)
         if table.is_virtual:
             origins = origin_tables(self.context, scan.references_read).values()
             offsets = {source_id(origin.database, origin.name): tables.version(origin) for origin in origins}
-            rows = scan_virtual(self.context, scan, offsets, subtables_read(scan), bounds)
+            batches = iter((scan_virtual(self.context, scan, offsets, subtables_read(scan), bounds),))
         else:
-            rows = self._stored_rows(scan, series or subtables_read(scan), bounds)
-        # New series get their tags before their rows, so tags that are read after the rows have those of all of them.
-        return joined_tags(rows, tables.tags.read(table), table.series_key, scan.tags) if scan.tags else rows
+            batches = self._stored_batches(scan, series or subtables_read(scan), bounds)
+        for rows in batches:
+            # New series get their tags before their rows, so tags that are read after the rows have those of all of them.
+            yield joined_tags(rows, tables.tags.read(table), table.series_key, scan.tags) if scan.tags else rows
 
-    def _stored_rows(self, scan: Scan, series: tuple[str, ...] | None, bounds: Bounds | None) -> pa.Table:
-        """Read the rows of a table; raise `UnsupportedError` if they take too much memory."""
+    def _stored_batches(self, scan: Scan, series: tuple[str, ...] | None, bounds: Bounds | None) -> Iterator[pa.Table]:
         table, types = scan.table, row_types(scan.table, scan.database.precision)
         names = [name for name in scan.columns if not table.is_tag(name)]
         is_long = any((column.type.length or 0) > LONG_TEXT for column in table.columns if column.name in names)
-        parts, size = [], 0
-        batches = self.context.tables.batches(table, names, series, bounds, max_rows=FEW_ROWS if is_long else MANY_ROWS)
-        for batch in batches:
+        max_rows = FEW_ROWS if is_long else max(FEW_ROWS, BATCH_CELLS // len(names))
+        batches = self.context.tables.batches(table, names, series, bounds, max_rows=max_rows)
+        first = next(batches, None)
+        if first is None:
+            yield pa.schema([(name, types[name]) for name in names]).empty_table()
+            return
+        for batch in chain((first,), batches):
             running.check()
-            size += batch.nbytes
-            refuse(size > MAX_BYTES, "rows of too many bytes")
-            parts.append(pa.Table.from_batches([batch]))
-        if not parts:
-            return pa.schema([(name, types[name]) for name in names]).empty_table()
-        return pa.concat_tables(parts).unify_dictionaries()
+            yield pa.Table.from_batches([batch])
 
     def subtables(self, scan: Scan) -> pa.Table:
         """Return series key and tags of every subtable; a plain table has one, named like itself."""
@@ -111,27 +101,16 @@ class CountedReader:
     reader: LocalReader
     rows_read: int = 0
 
-    def count(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> int:
-        """See `LocalReader`."""
-        return self.reader.count(scan, devices, first, last)
-
-    def batches(self, scan: Scan, devices: tuple[str, ...], first: int | None, last: int | None) -> Iterator[pa.RecordBatch]:
-        """See `LocalReader`."""
-        for batch in self.reader.batches(scan, devices, first, last):
-            running.check()
-            self.rows_read += batch.num_rows
-            yield batch
-
     def row_count(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> int:
         """See `LocalReader`."""
         return self.reader.row_count(scan, first, last, series)
 
-    def rows(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> pa.Table:
+    def batches(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> Iterator[pa.Table]:
         """See `LocalReader`."""
         running.check()
-        rows = self.reader.rows(scan, first, last, series)
-        self.rows_read += rows.num_rows
-        return rows
+        for rows in self.reader.batches(scan, first, last, series):
+            self.rows_read += rows.num_rows
+            yield rows
 
     def subtables(self, scan: Scan) -> pa.Table:
         """See `LocalReader`."""

@@ -10,9 +10,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.compute.columnar.rows import Rows
 from headrace.compute.columnar.series_join import SeriesJoin
-from headrace.compute.columnar.series_points import Points
+from headrace.compute.columnar.series_points import Points, Rows
 
 Point = tuple[int, int, int]
 """Series, time and value."""

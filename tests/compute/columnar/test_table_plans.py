@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import pytest
 from headrace.compute import Scan, TableStatistics, evaluate
 from headrace.compute.columnar import UnsupportedError, columns, table_plans
 from headrace.compute.columnar.near import evaluate_locally
-from headrace.compute.columnar.table_plans import check_tables, evaluate_tables
+from headrace.compute.columnar.table_plans import Series, check_tables, evaluate_tables
 from headrace.model.tables import TBNAME
 from tests.compute.samples import METERS, T0, meters, pairs, plan, to_arrow
 
@@ -93,11 +94,11 @@ class Reader:
 
     table: pa.Table
 
-    def row_count(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> int:  # noqa: ARG002
+    def row_count(self, scan: Scan, first: int | None, last: int | None, series: Series = None) -> int:  # noqa: ARG002
         return int(self.table.num_rows)
 
-    def rows(self, scan: Scan, first: int | None, last: int | None, series: tuple[str, ...] | None = None) -> pa.Table:  # noqa: ARG002
-        return self.table.select(list(scan.columns))
+    def batches(self, scan: Scan, first: int | None, last: int | None, series: Series = None) -> Iterator[pa.Table]:  # noqa: ARG002
+        yield self.table.select(list(scan.columns))
 
     def size(self, scan: Scan) -> TableStatistics | None:  # noqa: ARG002
         return None
@@ -145,7 +146,7 @@ def test_what_only_spark_computes_is_left_to_it(sql: str) -> None:
 
 
 def test_a_number_that_no_type_holds_is_left_to_spark(stored: pa.Table) -> None:
-    assert evaluate_locally(plan("select a from meters where dayofweek(1e300) > 1"), Reader(stored), 1000) is None  # type: ignore[arg-type]
+    assert evaluate_locally(plan("select a from meters where dayofweek(1e300) > 1"), Reader(stored), 1000) is None
 
 
 @pytest.mark.parametrize(
@@ -175,10 +176,10 @@ def test_rows_in_too_many_windows_are_left_to_spark(stored: pa.Table, monkeypatc
 
 def test_what_an_array_cannot_hold_is_left_to_spark(stored: pa.Table) -> None:
     class FullReader(Reader):
-        def rows(self, *_: Any, **__: Any) -> pa.Table:
+        def batches(self, *_: Any, **__: Any) -> Iterator[pa.Table]:
             raise pa.lib.ArrowCapacityError("array cannot contain more than 2147483646 bytes")
 
-    assert evaluate_locally(plan("select a from meters"), FullReader(stored), 1000) is None  # type: ignore[arg-type]
+    assert evaluate_locally(plan("select a from meters"), FullReader(stored), 1000) is None
 
 
 def test_a_query_over_too_many_rows_is_left_to_spark(stored: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:

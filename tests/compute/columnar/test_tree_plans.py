@@ -15,10 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.compute import evaluate, language
-from headrace.compute.columnar import UnsupportedError, cells, rows
+from headrace.compute.columnar import frames, series_tables, table_plans
 from headrace.compute.columnar.near import evaluate_locally, is_supported
-from headrace.compute.columnar.table_plans import evaluate_tables
-from headrace.compute.columnar.tree_plans import LocalPlan
+from headrace.compute.columnar.table_plans import Series, evaluate_tables, reads_batches
 from headrace.compute.iotdb.binding import bind_tree
 from headrace.compute.iotdb.schema import SeriesTree
 from headrace.compute.iotdb.scope import DeviceTable, TreeScope
@@ -120,20 +119,14 @@ class Reader:
 
     tables: dict[str, pa.Table]
 
-    def count(self, scan: Scan, devices: Sequence[str], first: int | None, last: int | None) -> int:  # noqa: ARG002
+    def row_count(self, scan: Scan, first: int | None, last: int | None, series: Series = None) -> int:  # noqa: ARG002
         return int(self.tables[scan.database.name].num_rows)
 
-    def batches(self, scan: Scan, devices: Sequence[str], first: int | None, last: int | None) -> Iterator[pa.Table]:  # noqa: ARG002
+    def batches(self, scan: Scan, first: int | None, last: int | None, series: Series = None) -> Iterator[pa.Table]:  # noqa: ARG002
         table = self.tables[scan.database.name].select(list(scan.columns))
         half = table.num_rows // 2
         yield table.slice(half)
         yield table.slice(0, half)
-
-    def row_count(self, scan: Scan, first: int | None, last: int | None, series: Sequence[str] | None = None) -> int:
-        return self.count(scan, series or (), first, last)
-
-    def rows(self, scan: Scan, first: int | None, last: int | None, series: Sequence[str] | None = None) -> pa.Table:
-        return pa.concat_tables(self.batches(scan, series or (), first, last))
 
     def subtables(self, scan: Scan) -> pa.Table:
         raise NotImplementedError
@@ -179,7 +172,7 @@ def check(spark: SparkSession, tables: dict[str, pa.Table], sql: str) -> None:
 
     assert isinstance(plan.source, SeriesRows)
     plain = evaluate(replace(plan, source=replace(plan.source, stored=())), read).toArrow()
-    results = {"near": near, "cells": LocalPlan(plan).run(Reader(tables), 1000, None)}
+    results = {"near": near}
     if plan.aggregated and plan.source.aligned and len(plan.source.devices) > 1:
         results["by device"] = evaluate(plan, read).toArrow()
     for name, result in results.items():
@@ -211,8 +204,8 @@ SUPPORTED = "select count(i) from root.p.g.* group by ([0, 20), 5ms)"
 TABLES_OF_ONE_POINT = stored_tables([("root.p.g.d1", 1, {"i": 1}), ("root.p.g.d2", 2, {"i": 2})])
 
 
-def run_by_cells(plan: Plan, max_rows: int = 1000) -> pa.Table:
-    return LocalPlan(plan).run(Reader(TABLES_OF_ONE_POINT), max_rows, None)
+def run(query: str, max_rows: int = 1000) -> pa.Table | None:
+    return evaluate_locally(plan_of(query), Reader(TABLES_OF_ONE_POINT), max_rows)
 
 
 @pytest.mark.parametrize(
@@ -220,19 +213,35 @@ def run_by_cells(plan: Plan, max_rows: int = 1000) -> pa.Table:
     [
         "select mode(i) from root.p.g.d1",
         "select diff(i) from root.p.g.d1",
-        "select sin(i) from root.p.g.d1",
         "select count(i) from root.p.g.d1 group by session(5ms)",
         "select count(i) from root.p.g.d1 group by variation(i)",
-        "select count(i) from root.p.g.* group by ([0, 20), 5ms), level = 1",
+        "select i from root.p.g.d1 fill(previous)",
         "select count(i) from root.p.g.d1 group by ([0, 20), 5ms) fill(previous)",
     ],
 )
-def test_what_needs_all_rows_in_memory_is_not_made_of_cells(query: str) -> None:
-    with pytest.raises(UnsupportedError):
-        LocalPlan(plan_of(query))
-    assert is_supported(plan_of(query))
-    assert evaluate_locally(plan_of(query), Reader(TABLES_OF_ONE_POINT), 1000) is not None
-    assert evaluate_locally(plan_of(query), Reader(TABLES_OF_ONE_POINT), 1) is None
+def test_what_needs_all_rows_in_memory_reads_fewer(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(query)
+    assert is_supported(plan)
+    assert not reads_batches(plan)
+    assert run(query) is not None
+    monkeypatch.setattr(table_plans, "MAX_ROWS", 1)
+    assert run(query) is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        SUPPORTED,
+        f"{SUPPORTED} align by device",
+        "select i * 2 from root.p.g.* where i > 0",
+        "select sin(i) from root.p.g.* align by device",
+        "select count(i) from root.p.g.* group by ([0, 20), 5ms), level = 1",
+    ],
+)
+def test_rows_of_series_are_evaluated_in_batches(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_plans, "MAX_ROWS", 1)
+    monkeypatch.setattr(table_plans, "MIN_WAITING", 0)
+    assert run(query) is not None
 
 
 @pytest.mark.parametrize(
@@ -245,42 +254,43 @@ def test_what_needs_all_rows_in_memory_is_not_made_of_cells(query: str) -> None:
 def test_what_only_spark_evaluates_is_left_to_it(query: str) -> None:
     plan = plan_of(query)
     assert not is_supported(plan)
-    assert evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 1000) is None
+    assert run(query) is None
 
 
 def test_a_query_over_too_many_rows_is_left_to_spark() -> None:
-    plan = plan_of(SUPPORTED)
-    assert run_by_cells(plan, 2).num_rows == 4
-    with pytest.raises(UnsupportedError):
-        run_by_cells(plan, 1)
+    result = run(SUPPORTED, 2)
+    assert result is not None
+    assert result.num_rows == 4
+    assert run(SUPPORTED, 1) is None
 
 
 @pytest.mark.parametrize(
     ("query", "module", "limit"),
     [
-        (SUPPORTED, cells, "MAX_CELLS"),
-        ("select i from root.p.g.*", rows, "MAX_VALUES"),
-        ("select i from root.p.g.* align by device", rows, "MAX_VALUES"),
+        (SUPPORTED, series_tables, "MAX_CELLS"),
+        ("select i from root.p.g.*", series_tables, "MAX_CELLS"),
+        ("select i from root.p.g.* align by device", frames, "MAX_BYTES"),
     ],
 )
-def test_cells_that_take_too_much_memory_are_refused(
+def test_what_takes_too_much_memory_is_left_to_spark(
     query: str, module: ModuleType, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = plan_of(query)
-    assert run_by_cells(plan).num_rows
+    assert run(query) is not None
     monkeypatch.setattr(module, limit, 3)
-    with pytest.raises(UnsupportedError):
-        run_by_cells(plan)
+    assert run(query) is None
 
 
-def test_rows_older_than_the_time_to_live_are_not_made_of_cells() -> None:
-    with pytest.raises(UnsupportedError):
-        LocalPlan(plan_of(SUPPORTED, ttl_ms={"root.p.g.d1": 5}))
+def test_rows_older_than_the_time_to_live_do_not_count() -> None:
+    plan = plan_of(SUPPORTED, ttl_ms={"root.p.g.d1": 5}, now=7)
+    result = evaluate_locally(plan, Reader(TABLES_OF_ONE_POINT), 1000)
+    assert result is not None
+    assert [column.to_pylist() for column in result.columns[1:]] == [[0, 0, 0, 0], [1, 0, 0, 0]]
 
 
 def test_series_are_aggregated_before_their_windows_are_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cells, "aligned_rows", None)
-    result = run_by_cells(plan_of(SUPPORTED))
+    monkeypatch.setattr(series_tables, "aligned", None)
+    result = run(SUPPORTED)
+    assert result is not None
     assert result.column_names == ["Time", "count(root.p.g.d1.i)", "count(root.p.g.d2.i)"]
     assert [column.to_pylist() for column in result.columns[1:]] == [[1, 0, 0, 0], [1, 0, 0, 0]]
 

@@ -134,7 +134,7 @@ class OutputKernel:
         called = call_groups(list(self.calls), columns)
         typed = {call.column: called[call.column].cast(type_) for call, type_ in self.calls.items()}
         values = evaluate_all(self.nodes, columns | called | typed, windows.num_rows)
-        kept = [called.get(name, windows[name]) for name in windows.column_names]
+        kept = [called.get(name, column) for name, column in zip(windows.column_names, windows.columns, strict=True)]
         schema = pa.schema([*windows.schema, *(pa.field(name, self.types[name]) for name in values)])
         return pa.table([*kept, *values.values()], schema=schema)
 

@@ -7,7 +7,7 @@ range, raise it during evaluation: Spark then reports them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial, reduce
@@ -88,12 +88,22 @@ class Evaluation:
                 return applied(partial(apply_all, code), *map(self.values, inputs))
             case Operation(name="if" | "case" | "coalesce" | "raise_error"):
                 return self._choice(node)
-            case Operation(name=name, operands=operands):
-                return apply(name, [self.values(operand) for operand in operands])
+            case Operation():
+                return self._apply(node)
             case PythonCall(operands=operands, type=type_, apply=code) if type_ in TYPES and operands:
                 arguments = [self.values(operand) for operand in operands]
                 return pa.array([], TYPES[type_]) if has_no_rows(self.columns) else apply_code(code, arguments)
         raise UnsupportedError(str(node))
+
+    def _apply(self, node: Operation) -> Values:
+        operands = [self.values(operand) for operand in node.operands[: 1 if node.name == "in" else None]]
+        if node.name != "in":
+            return apply(node.name, operands)
+        texts = texts_of(node.operands[1:])
+        if texts is None or not pa.types.is_string(operands[0].type):
+            return apply("in", [*operands, *map(self.values, node.operands[1:])])
+        found = applied(partial(pc.is_in, value_set=texts), operands[0])
+        return pc.if_else(pc.is_valid(operands[0]), found, pa.scalar(None, pa.bool_()))
 
     def _choice(self, node: Operation) -> Values:
         """Return the values of an operation that evaluates not all of its operands for each row."""
@@ -138,6 +148,12 @@ class Evaluation:
             return pa.scalar([values], list_of(values.type))
         array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
         return pa.ListArray.from_arrays(pa.array(range(len(array) + 1), pa.int32()), array, list_of(array.type))
+
+
+def texts_of(nodes: Sequence[Node]) -> pa.Array | None:
+    """Return literals as an array if all are texts: a condition may list thousands of series."""
+    values = [node.value for node in nodes if isinstance(node, Value) and node.type == "string"]
+    return pa.array(values, pa.string()) if len(values) == len(nodes) else None
 
 
 def apply_all(code: Callable[..., pa.Array], *values: Values) -> Values:

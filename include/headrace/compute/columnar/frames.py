@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headrace.compute.columnar.arrays import arrow_type, refuse
+from headrace.compute.columnar.arrays import Values, arrow_type, refuse
 from headrace.compute.columnar.columns import Arrays, decoded, evaluate_all, filter_rows, plain, refuse_bytes, to_arrays
-from headrace.compute.columnar.expressions import evaluate, type_of
+from headrace.compute.columnar.expressions import evaluate
 from headrace.compute.columnar.over import array_of, with_values
 from headrace.compute.columnar.runs import to_numpy
 from headrace.compute.frames import Repetition
-from headrace.compute.nodes import Column, Node
+from headrace.compute.nodes import Column, Node, Operation, columns_of
 from headrace.compute.plan import Plan
 from headrace.compute.sql_text import at_present
 from headrace.compute.types import spark_type
@@ -24,6 +26,8 @@ from headrace.model.windows import copies
 
 MAX_ROWS: Final = 2_000_000
 """Rows that a step may make of others at most."""
+MAX_BYTES: Final = 1 << 30
+"""Memory that the rows of a table may take; Spark reads more in parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class ArrowRows:
         """See `Frame`."""
         nodes = {name: at_present(self.plan, node) for name, node in columns.items()}
         replaced, arrays = with_values(nodes, to_arrays(self.table), self.table.num_rows)
-        return ArrowRows(self.plan, to_table(evaluate_all(replaced, arrays, self.table.num_rows)))
+        return ArrowRows(self.plan, pa.table(evaluate_all(replaced, arrays, self.table.num_rows)))
 
     def extend(self, columns: Mapping[str, Node]) -> ArrowRows:
         """See `Frame`."""
@@ -51,8 +55,8 @@ class ArrowRows:
     def where(self, condition: Node) -> ArrowRows:
         """See `Frame`."""
         replaced, arrays = with_values({"": at_present(self.plan, condition)}, to_arrays(self.table), self.table.num_rows)
-        kept, _ = passing({name: arrays[name] for name in arrays}, self.table.num_rows, replaced[""])
-        return ArrowRows(self.plan, to_table({name: kept[name] for name in self.table.column_names}))
+        kept, _ = passing(arrays, self.table.num_rows, replaced[""])
+        return ArrowRows(self.plan, pa.table({name: kept[name] for name in self.table.column_names}))
 
     def repeat(self, repetition: Repetition) -> ArrowRows:
         """See `Frame`."""
@@ -76,11 +80,44 @@ class ArrowRows:
 
 def passing(columns: Arrays, size: int, condition: Node) -> tuple[Arrays, int]:
     """Return the rows for which a condition is true, and how many they are."""
-    values = plain(condition, columns)
-    refuse(type_of(condition, {name: array.type for name, array in values.items()}) != pa.bool_(), "a condition")
-    return filter_rows(columns, size, evaluate(condition, values))
+    parts = [values_of(part, columns) for part in conjuncts(condition)]
+    refuse(any(part.type != pa.bool_() for part in parts), "a condition")
+    if all(isinstance(part, pa.Scalar) and part.as_py() for part in parts):
+        return columns, size
+    return filter_rows(columns, size, reduce(pc.and_kleene, parts))
+
+
+def conjuncts(condition: Node) -> Iterator[Node]:
+    match condition:
+        case Operation(name="and", operands=operands):
+            for operand in operands:
+                yield from conjuncts(operand)
+        case _:
+            yield condition
+
+
+def values_of(node: Node, columns: Arrays) -> Values:
+    """Return the values of an expression; of one that reads a series key alone, it evaluates those of each key once."""
+    read = set(columns_of(node))
+    encoded = [columns[name] for name in read if isinstance(columns[name], pa.DictionaryArray)]
+    if len(read) > 1 or not encoded or encoded[0].null_count:
+        return evaluate(node, plain(node, columns))
+    values = evaluate(node, dict.fromkeys(read, encoded[0].dictionary))
+    if not isinstance(values, pa.Scalar) and values.type == pa.bool_() and values.true_count == len(values):
+        return pa.scalar(True)
+    return values if isinstance(values, pa.Scalar) else values.take(encoded[0].indices)
 
 
 def to_table(columns: Arrays) -> pa.Table:
     """Return columns as a table without dictionaries."""
     return pa.table({name: decoded(values) for name, values in columns.items()})
+
+
+def gathered(batches: Iterable[pa.Table]) -> pa.Table:
+    """Return all rows of batches, of which there is at least one; raise `UnsupportedError` if they take too much memory."""
+    parts, size = [], 0
+    for batch in batches:
+        size += batch.nbytes
+        refuse(size > MAX_BYTES, "rows of too many bytes")
+        parts.append(batch)
+    return pa.concat_tables(parts).unify_dictionaries()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.compute.columnar.arrays import refuse
 from headrace.compute.columnar.columns import decoded, evaluate_all, refuse_bytes, to_arrays
+from headrace.compute.columnar.frames import conjuncts
 from headrace.compute.columnar.over import array_of
 from headrace.compute.columnar.partials import is_ordered
 from headrace.compute.columnar.runs import Bools, Int64s, combined, ranks, to_numpy
@@ -98,15 +99,6 @@ def matches(left: pa.Table, right: pa.Table, condition: Node | None) -> tuple[In
         is_met = to_numpy(mask.fill_null(False)).astype(np.bool_)
         left_index, right_index = left_index[is_met], right_index[is_met]
     return left_index, right_index
-
-
-def conjuncts(condition: Node) -> Iterator[Node]:
-    match condition:
-        case Operation(name="and", operands=operands):
-            for operand in operands:
-                yield from conjuncts(operand)
-        case _:
-            yield condition
 
 
 def equal_sides(part: Node, left: set[str], right: set[str]) -> tuple[Node, Node] | None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.columnar.arrays import refuse
-from headrace.compute.columnar.columns import decoded, to_arrays
+from headrace.compute.columnar.columns import decoded, ticks, to_arrays
 from headrace.compute.columnar.frames import ArrowRows
 from headrace.compute.columnar.partials import is_ordered
-from headrace.compute.columnar.runs import Int64s, combined, ranks
+from headrace.compute.columnar.runs import Int64s, combined, is_fixed, ranks, stable_order, to_numpy
 from headrace.compute.evaluation.ordering import limit_partitions
 from headrace.compute.plan import Plan
 from headrace.compute.plan_clauses import ResultOrder, Sort
@@ -39,28 +38,26 @@ def sort_rows(rows: pa.Table, sorts: Sequence[Sort], natural: Sequence[str]) -> 
     items = [*sorts, *(Sort(name) for name in natural)]
     if rows.num_rows < 2 or not items:
         return rows
-    keys: dict[str, Any] = {}
-    order: list[tuple[str, str]] = []
-    for number, item in enumerate(items):
-        values = plain(rows.column(item.column))
-        refuse(not is_ordered(values.type) and not pa.types.is_timestamp(values.type), "an order of such values")
-        direction = "descending" if item.descending else "ascending"
-        keys[f"n{number}"] = pc.cast(pc.is_null(values), pa.int8())
-        order.append((f"n{number}", "descending" if item.nulls_first else "ascending"))
-        if pa.types.is_floating(values.type):
-            keys[f"f{number}"] = pc.cast(pc.fill_null(pc.is_nan(values), False), pa.int8())
-            order.append((f"f{number}", direction))
-        keys[f"v{number}"] = values
-        order.append((f"v{number}", direction))
-        if item.orders_zeros:
-            keys[f"z{number}"] = pc.cast(pc.greater(pc.atan2(pc.cast(values, pa.float64()), -1.0), 0.0), pa.int8())
-            order.append((f"z{number}", direction))
-    return rows.take(pc.sort_indices(pa.table(keys), order))
+    columns = to_arrays(rows.select(list(dict.fromkeys(item.column for item in items))))
+    numbers = combined([key for item in items for key in sort_keys(columns[item.column], item)], rows.num_rows)
+    return rows if (numbers[1:] >= numbers[:-1]).all() else rows.take(pa.array(stable_order(numbers)))
 
 
-def plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values without a dictionary."""
-    return values.cast(pa.string()) if pa.types.is_dictionary(values.type) else values
+def sort_keys(values: pa.Array, item: Sort) -> Iterator[Int64s]:
+    """Yield numbers in the order of an item of ORDER BY: where NULL is, the values, and the signs of zeros."""
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.int64())
+    refuse(not is_ordered(decoded(values.slice(0, 0)).type), "an order of such values")
+    if values.null_count:
+        is_null = to_numpy(values.is_null()).astype(np.int64)
+        yield -is_null if item.nulls_first else is_null
+    numbers = [ticks(values) if is_fixed(values.type) and not values.null_count else ranks(values)]
+    if item.orders_zeros:
+        numbers.append(
+            to_numpy(pc.fill_null(pc.greater(pc.atan2(pc.cast(values, pa.float64()), -1.0), 0.0), False)).astype(np.int64)
+        )
+    # Unlike the negative, the complement of the least number is a number.
+    yield from (~number if item.descending else number for number in numbers)
 
 
 def limit(order: ResultOrder, rows: pa.Table) -> pa.Table:

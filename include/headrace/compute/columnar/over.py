@@ -51,6 +51,16 @@ def with_values(nodes: Mapping[str, Node], columns: Arrays, size: int) -> tuple[
     return replaced, columns | {name: values_over(over, columns, size) for over, name in names.items()}
 
 
+def is_by_row(node: Node) -> bool:
+    """Return whether the value of an expression depends on no other row."""
+    match node:
+        case Over():
+            return False
+        case Operation(operands=operands) | PythonCall(operands=operands):
+            return all(map(is_by_row, operands))
+    return True
+
+
 def array_of(node: Node, columns: Arrays, size: int) -> pa.Array:
     return decoded(as_array(evaluate(node, plain(node, columns)), size))
 

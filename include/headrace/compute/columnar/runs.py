@@ -19,6 +19,8 @@ Bools = npt.NDArray[np.bool_]
 MAX_NUMBER: Final = 2**62
 """Numbers up to this can be added without overflow."""
 MAX_INT64: Final = np.iinfo(np.int64).max
+MAX_GAPS: Final = 4
+"""Unsorted rows are sorted only if the numbers of their groups span more than this many times the rows."""
 MAX_ASCENDING_PIECES: Final = 16
 """So few pieces that are in order are merged sooner than sorted by radix."""
 
@@ -106,8 +108,21 @@ class Scattered:
     def fold(self, operator: np.ufunc, values: Array) -> Array:
         """Return the values of each group, combined by an operator that gives the same for a value and itself, or is addition."""
         result = np.zeros(self.count, values.dtype) if operator is np.add else values[self.starts]
-        operator.at(result, self.of_row, values)
+        with np.errstate(all="ignore"):
+            operator.at(result, self.of_row, values)
         return result
+
+
+def numbered_densely(numbers: Int64s) -> Scattered | None:
+    """Return the groups of rows with equal numbers, in the order of these; None if they are too far apart for an array over all."""
+    low, high = int(numbers.min()), int(numbers.max())
+    if high - low > MAX_GAPS * len(numbers):
+        return None
+    lengths = np.bincount(numbers - low)
+    present = np.flatnonzero(lengths)
+    if len(present) == len(lengths):
+        return Scattered(numbers - low, lengths)
+    return Scattered((np.cumsum(lengths > 0) - 1)[numbers - low], lengths[present])
 
 
 def codes(column: pa.Array) -> Array:
@@ -218,7 +233,7 @@ def ranks(column: pa.Array) -> Int64s:
         values = to_numpy(pc.fill_null(column, False if pa.types.is_boolean(column.type) else 0))
         result = np.unique(values, return_inverse=True)[1].astype(np.int64)
     else:
-        encoded = column.dictionary_encode()
+        encoded = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
         position = np.empty(len(encoded.dictionary), np.int64)
         position[to_numpy(pc.sort_indices(encoded.dictionary))] = np.arange(len(position))
         indices = to_numpy(pc.fill_null(encoded.indices, 0))

@@ -30,11 +30,13 @@ from headrace.compute.columnar.partials import Reducer, is_ordered, reducer
 from headrace.compute.columnar.runs import (
     Array,
     Bools,
+    Groups,
     Int64s,
     Runs,
     codes,
     combined,
     marks,
+    numbered_densely,
     order_of,
     ranks,
     running_maximum,
@@ -225,7 +227,10 @@ class SegmentKernel:
     def row_segments(self, rows: pa.Table) -> pa.Table:
         """Return the segments of rows, one for each window that a row lies in."""
         prepared, size = self.prepare(rows)
-        return self._table(self._to_segments(prepared, size)) if size else self.schema.empty_table()
+        if not size:
+            return self.schema.empty_table()
+        segments = self._to_segments(prepared, size)
+        return self._table(segments if self.grid is None else segments | {WEND: pa.array(self.grid.lasts(ticks(segments[WSTART])))})
 
     def merge(self, segments: pa.Table, apart: Bools | None = None) -> pa.Table:
         """Merge the segments of each window into one, in the order of groups and time.
@@ -297,17 +302,21 @@ class SegmentKernel:
             size = len(starts)
             if not size:
                 return self.schema.empty_table()
-        runs = Runs.of(marks(keys, size))
-        is_mixed = len(runs.starts) > size // MIN_RUN
-        if is_mixed:
-            numbers = combined(keys, size)
+        groups: Groups = Runs.of(marks(keys, size))
+        is_mixed = groups.count > size // MIN_RUN
+        if is_mixed and (scattered := numbered_densely(numbers := combined(keys, size))) is not None:
+            groups = scattered
+        elif is_mixed:
             order = stable_order(numbers)
             rows = order if rows is None else rows[order]
             starts = None if starts is None else starts[order]
-            runs = Runs.of(marks([numbers[order]], size))
+            groups = Runs.of(marks([numbers[order]], size))
         segments = self._segments_at(prepared if rows is None else take(prepared, rows), size, starts)
-        merged = self._aggregate(segments, runs)
-        return merged if is_mixed else self.merge(merged)
+        merged = self._aggregate(segments, groups)
+        if is_mixed:
+            return merged
+        numbers = combined([key[groups.starts] for key in keys], groups.count)
+        return merged if (numbers[1:] > numbers[:-1]).all() else self.merge(merged)
 
     def _to_segments(self, prepared: Arrays, size: int) -> Arrays:
         if self.grid is None:
@@ -318,7 +327,7 @@ class SegmentKernel:
     def _segments_at(self, prepared: Arrays, size: int, starts: Int64s | None) -> Arrays:
         position: Arrays = {}
         if self.grid is not None and starts is not None:
-            position = {WSTART: pa.array(starts), WEND: pa.array(self.grid.lasts(starts))}
+            position = {WSTART: pa.array(starts)}
         elif self.plan.window is not None:
             position = {WSTART: prepared[TS], WEND: prepared[TS]}
         if isinstance(self.plan.window, CountWindow):
@@ -350,15 +359,16 @@ class SegmentKernel:
                 return number_counts(first, ticks(columns[ROW_COUNT]), groups, window)
         raise UnsupportedError("window")
 
-    def _aggregate(self, columns: Arrays, runs: Runs, number: Int64s | None = None) -> pa.Table:
-        """Return one segment for each run of segments."""
+    def _aggregate(self, columns: Arrays, runs: Groups, number: Int64s | None = None) -> pa.Table:
+        """Return one segment for each group of segments, which are runs unless there is a grid."""
         return self._table(self._reduce(columns, runs, number))
 
-    def _reduce(self, columns: Arrays, runs: Runs, number: Int64s | None = None) -> Arrays:
+    def _reduce(self, columns: Arrays, runs: Groups, number: Int64s | None = None) -> Arrays:
         first = pa.array(runs.starts)
         result = {name: columns[name].take(first) for name in key_columns(self.plan)}
         if self.grid is not None:
-            result |= {name: columns[name].take(first) for name in (WSTART, WEND)}
+            starts = columns[WSTART].take(first)
+            result |= {WSTART: starts, WEND: pa.array(self.grid.lasts(ticks(starts)))}
         elif self.plan.window is not None:
             result[WSTART] = pa.array(np.minimum.reduceat(ticks(columns[WSTART]), runs.starts))
             result[WEND] = pa.array(np.maximum.reduceat(ticks(columns[WEND]), runs.starts))

@@ -2,53 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
-from typing import Final
-
-import numpy as np
 import pyarrow as pa
 
-from headrace.compute.columnar.arrays import Values
-from headrace.compute.columnar.expressions import evaluate
-from headrace.compute.columnar.rows import Array, Rows, concat_rows, to_integers
-from headrace.compute.columnar.series_points import Points, first_of_each_time, join, process_part
-from headrace.compute.nodes import TIME, Column, Node
+from headrace.compute.columnar.arrays import arrow_type
+from headrace.compute.columnar.columns import decoded, to_arrays
+from headrace.compute.columnar.frames import ArrowRows
+from headrace.compute.columnar.ordering import sort_rows
+from headrace.compute.evaluation.series_arrow import INSTANT, evaluator, input_name
+from headrace.compute.nodes import Column, Node, columns_of
 from headrace.compute.plan import Plan
-from headrace.compute.plan_clauses import SeriesArrowCall
-from headrace.compute.sql_text import at_present
-from headrace.compute.types import from_ticks
-
-INSTANT: Final = "__call_time"
+from headrace.compute.plan_sources import SeriesRows
+from headrace.compute.types import from_ticks, spark_type
 
 
-def add_calls(plan: Plan, parts: Sequence[Rows]) -> Rows:
-    """Return rows with a column for each call, in order of device and time; instants that only a call has are further rows."""
-    rows = concat_rows(parts)
+def add_series_functions(plan: Plan, rows: ArrowRows) -> ArrowRows:
+    """Return rows with the points of functions over whole series; instants that only a function has are further rows."""
     assert plan.identity.time is not None
-    rows, ticks = in_order(rows, to_integers(evaluate(plan.identity.time, rows.columns)))
-    points = {call.column: call_points(call, plan, rows, ticks) for call in plan.series.arrow_calls}
-    others = {name: values for name, values in rows.columns.items() if name != TIME}
-    joined, instants = join(Rows(rows.devices, others), ticks, points)
-    time = evaluate(from_ticks(Column(INSTANT), plan.precision), {INSTANT: pa.array(instants)})
-    return Rows(joined.devices, {TIME: time, **joined.columns})
-
-
-def in_order(rows: Rows, ticks: Array) -> tuple[Rows, Array]:
-    """Return rows in the order of device and time."""
-    order = np.lexsort((ticks, rows.devices))
-    return rows.take(order), ticks[order]
-
-
-def call_points(call: SeriesArrowCall, plan: Plan, rows: Rows, ticks: Array) -> Points:
-    """Return the points of one call."""
-    inputs = [evaluated(at_present(plan, node), rows) for node in call.inputs]
-    with closing(call.rule.open()) as stream:
-        points = process_part(stream, rows.devices, ticks, inputs, more=False)
-    return first_of_each_time(points)
-
-
-def evaluated(node: Node, rows: Rows) -> Values:
-    """Return the value of an expression in each row."""
-    values = evaluate(node, rows.columns)
-    return pa.repeat(values, len(rows.devices)) if isinstance(values, pa.Scalar) else values
+    keys = [plan.identity.series_column] if plan.identity.series_column else []
+    (time,), calls = columns_of(plan.identity.time), plan.series.arrow_calls
+    kept: dict[str, Node] = {name: Column(name) for name in rows.columns if name != time}
+    inputs = {input_name(call, number): node for call in calls for number, node in enumerate(call.inputs)}
+    selected = rows.select({**kept, INSTANT: plan.identity.time, **inputs}).table
+    prepared = pa.table({name: decoded(values) for name, values in to_arrays(selected).items()})
+    values = [pa.field(call.column, arrow_type(spark_type(call.type))) for call in calls]
+    schema = pa.schema([*(prepared.schema.field(name) for name in (*kept, INSTANT)), *values])
+    batches = sort_rows(prepared, (), [*keys, INSTANT]).combine_chunks().to_batches()
+    parts = evaluator(calls, keys, schema)(iter(batches)) if prepared.num_rows else ()  # a function may start a process
+    joined = pa.Table.from_batches(parts, schema)
+    instant = Column(INSTANT)
+    restored = from_ticks(instant, plan.precision) if isinstance(plan.source, SeriesRows) else instant
+    return ArrowRows(plan, joined).select({**kept, **{call.column: Column(call.column) for call in calls}, time: restored})

@@ -7,8 +7,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headrace.compute.columnar.rows import Array, Rows, concat_rows
-from headrace.compute.columnar.series_points import Points, concat_points, first_of_each_time, has_instants_of, join
+from headrace.compute.columnar.series_points import (
+    Array,
+    Points,
+    Rows,
+    concat_points,
+    concat_rows,
+    first_of_each_time,
+    has_instants_of,
+    join,
+)
 
 Joined = tuple[Rows, Array]
 """Rows with a column for each call, and the time of each in ticks."""

@@ -1,19 +1,44 @@
-"""Points that functions over series return, and how they become columns of the rows."""
+"""Rows of series as arrays, points that functions over series return, and how these become columns of the rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.columnar.arrays import Values
-from headrace.compute.columnar.rows import Array, Rows, full, to_integers
 from headrace.compute.functions.arrow import TIME
 from headrace.compute.functions.series_streams import SERIES, VALUE, SeriesStream
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of some devices: the number of each row's device, and columns by name."""
+
+    devices: Array
+    columns: Mapping[str, pa.Array]
+
+    def filter(self, keep: Array) -> Rows:
+        """Return the rows for which a mask is true."""
+        return Rows(self.devices[keep], {name: values.filter(pa.array(keep)) for name, values in self.columns.items()})
+
+
+def concat_rows(parts: Sequence[Rows]) -> Rows:
+    """Return several batches of rows as one."""
+    columns = {name: pa.concat_arrays([part.columns[name] for part in parts]) for name in parts[0].columns}
+    return Rows(np.concatenate([part.devices for part in parts]), columns)
+
+
+def to_integers(times: pa.ChunkedArray) -> Array:
+    """Return stored timestamps as integers of their unit."""
+    integers: Array = pc.cast(times, pa.int64()).to_numpy(zero_copy_only=False)
+    return integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +102,7 @@ def join(rows: Rows, ticks: Array, calls: Mapping[str, Points]) -> tuple[Rows, A
     positions = np.empty(len(order), np.int64)
     positions[order] = np.cumsum(is_new) - 1
     chosen = order[is_new]
-    columns: dict[str, Values] = {name: place(full(rows, name), positions[: len(ticks)], len(chosen)) for name in rows.columns}
+    columns = {name: place(values, positions[: len(ticks)], len(chosen)) for name, values in rows.columns.items()}
     start = len(ticks)
     for name, points in calls.items():
         columns[name] = place(points.values, positions[start : start + len(points.ticks)], len(chosen))
@@ -90,7 +115,7 @@ def has_instants_of(points: Points, rows: Rows, ticks: Array) -> bool:
     return np.array_equal(points.ticks, ticks) and np.array_equal(points.devices, rows.devices)
 
 
-def place(values: Values, positions: Array, length: int) -> Values:
+def place(values: pa.Array, positions: Array, length: int) -> pa.Array:
     """Return values at some positions of a longer column, NULL elsewhere."""
     indices = np.full(length, -1, np.int64)
     indices[positions] = np.arange(len(positions))

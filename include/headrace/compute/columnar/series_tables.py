@@ -2,43 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.compute.columnar.arrays import refuse
 from headrace.compute.columnar.columns import Arrays, evaluate_all, take, to_arrays
-from headrace.compute.columnar.frames import passing, to_table
-from headrace.compute.columnar.over import SortedRows
-from headrace.compute.columnar.runs import Int64s, Runs, marks, to_numpy
+from headrace.compute.columnar.device_groups import DEVICE
+from headrace.compute.columnar.frames import gathered, passing, to_table
+from headrace.compute.columnar.over import array_of
+from headrace.compute.columnar.runs import Int64s, stable_order, to_numpy
+from headrace.compute.columnar.window_ranges import WindowRange
 from headrace.compute.evaluation.series_rows import COLUMNS, GROUP, RANK
-from headrace.compute.nodes import TIME, Column, Node, either
+from headrace.compute.nodes import TIME, Column, columns_of
 from headrace.compute.plan import WEND, WSTART, Plan
 from headrace.compute.plan_sources import SLOT, Regrouping, RowGroup, Scan, SeriesRows
 from headrace.compute.windows.segments import key_columns
 from headrace.model.windows import copies
+from headrace.storage.types import row_types
 
-DEVICE: Final = "device"
+INSTANT: Final = "\x00time"
+SERIES: Final = "\x00device"
 MAX_COPIES: Final = 5_000_000
-MAX_CELLS: Final = 100_000_000
+MAX_CELLS: Final = 50_000_000
 """Cells of a table at most, of rows and columns: a row that is aligned by time has a cell for each series."""
+Reader = Callable[[Scan], Iterable[pa.Table]]
 
 
-def series_table(source: SeriesRows, read: Callable[[Scan], pa.Table]) -> pa.Table:
-    """Return `time`, `device` unless rows are aligned, and the columns of the source; rows without any value are left out."""
-    projections = source.projections or ((),) * len(source.scans)
-    sides = [side(source, *own, read) for own in zip(source.scans, source.columns, projections, strict=True)]
-    schema = merged_schema([table.schema for table in sides])
-    refuse(sum(table.num_rows for table in sides) * len(schema) > MAX_CELLS, "too many cells")
-    rows = pa.concat_tables([table.cast(schema) for table in sides])
+def series_batches(source: SeriesRows, read: Reader) -> Iterator[pa.Table]:
+    """Yield `time`, `device` unless rows are aligned, and the columns of the source; rows without any value are left out.
+
+    There is at least one batch. Devices are dictionary-encoded.
+    """
+    sides = [Side(source, number) for number in range(len(source.scans))]
     names = [name for _, name in source.columns[0]]
+    schema = merged_schema([side.select(empty(side.scan)).schema for side in sides])
     if source.aligned and len(source.devices) > 1:
-        rows = aligned(rows, names)
-    elif source.aligned:
-        rows = rows.drop_columns([DEVICE])
-    return with_values(rows, names)
+        yield with_values(aligned([SortedSide.read(side, read) for side in sides], schema), names)
+        return
+    for side in sides:
+        for batch in read(side.scan):
+            rows = side.select(batch)
+            pairs = zip(rows.columns, schema.types, strict=True)
+            typed = pa.table([values if values.type == type_ else values.cast(type_) for values, type_ in pairs], schema=schema)
+            yield with_values(typed.drop_columns([DEVICE]) if source.aligned else typed, names)
+
+
+def empty(scan: Scan, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return no rows of some columns of a scan, all by default, in stored types."""
+    types = row_types(scan.table, scan.database.precision)
+    return pa.schema([(name, types[name]) for name in columns or scan.columns]).empty_table()
 
 
 def merged_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -53,32 +71,99 @@ def merged_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 def with_values(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """Keep the rows with a value in one of some columns."""
-    return filtered(rows, either(*(Column(name).is_not_null() for name in names))) if names else rows
+    if not names or any(rows[name].null_count == 0 for name in names):
+        return rows
+    return rows.filter(reduce(pc.or_, (rows[name].is_valid() for name in names)))
 
 
-def filtered(rows: pa.Table, condition: Node) -> pa.Table:
-    return to_table(passing(to_arrays(rows), rows.num_rows, condition)[0])
+@dataclass(frozen=True)
+class Side:
+    """The rows of one scan of a source, and the columns that they fill."""
+
+    source: SeriesRows
+    number: int
+
+    @property
+    def scan(self) -> Scan:
+        """The scan."""
+        return self.source.scans[self.number]
+
+    def prepare(self, rows: pa.Table) -> tuple[Arrays, int]:
+        """Return the columns of the rows of the source's devices, with their instants and devices, and how many they are."""
+        arrays, size = to_arrays(rows), rows.num_rows
+        if self.scan.condition is not None:
+            arrays, size = passing(arrays, size, self.scan.condition)
+        time, key = self.scan.table.timestamp.name, self.scan.table.series_key
+        if self.source.projections and (projection := self.source.projections[self.number]):
+            arrays, time, key = evaluate_all({name: node for node, name in projection}, arrays, size), TIME, DEVICE
+        if self.source.slots > 1:
+            arrays, size = with_slots(arrays, size, self.source.slots)
+        if self.source.groups:
+            arrays, size, key = *with_groups(arrays, key, self.source.groups), GROUP
+        return arrays | {INSTANT: arrays[time], SERIES: encoded(arrays[key])}, size
+
+    def select(self, rows: pa.Table) -> pa.Table:
+        """Return `time`, `device` and the columns of the source."""
+        arrays, size = self.prepare(rows)
+        nodes = {TIME: Column(INSTANT), DEVICE: Column(SERIES), **{name: node for node, name in self.source.columns[self.number]}}
+        return pa.table(evaluate_all(nodes, arrays, size))
 
 
-def side(
-    source: SeriesRows,
-    scan: Scan,
-    columns: Sequence[tuple[Node, str]],
-    projection: Sequence[tuple[Node, str]],
-    read: Callable[[Scan], pa.Table],
-) -> pa.Table:
-    rows = read(scan)
-    arrays, size = to_arrays(rows), rows.num_rows
-    if scan.condition is not None:
-        arrays, size = passing(arrays, size, scan.condition)
-    time, key = scan.table.timestamp.name, scan.table.series_key
-    if projection:
-        arrays, time, key = evaluate_all({name: node for node, name in projection}, arrays, size), TIME, DEVICE
-    if source.slots > 1:
-        arrays, size = with_slots(arrays, size, source.slots)
-    if source.groups:
-        arrays, size, key = *with_groups(arrays, key, source.groups), GROUP
-    return to_table(evaluate_all({TIME: Column(time), DEVICE: Column(key), **{name: node for node, name in columns}}, arrays, size))
+def encoded(values: pa.Array) -> pa.DictionaryArray:
+    return values if isinstance(values, pa.DictionaryArray) else values.dictionary_encode()
+
+
+@dataclass(frozen=True)
+class SortedSide:
+    """The rows of a side in the order of their devices, with the first row and the number of rows of each device."""
+
+    side: Side
+    arrays: Arrays
+    ranges: Mapping[str, tuple[int, int]]
+
+    @classmethod
+    def read(cls, side: Side, read: Reader) -> SortedSide:
+        """Read all rows of a side."""
+        arrays = to_arrays(gathered(pa.table(side.prepare(batch)[0]) for batch in read(side.scan)))
+        devices = to_numpy(arrays[SERIES].indices).astype(np.int64)
+        order = stable_order(devices)
+        names = arrays[SERIES].dictionary.to_pylist()
+        starts = np.searchsorted(devices[order], np.arange(len(names) + 1))
+        ranges = {name: (int(start), int(count)) for name, start, count in zip(names, starts, np.diff(starts), strict=False)}
+        return cls(side, take(arrays, order), ranges)
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return len(self.arrays[INSTANT])
+
+    def values(self, number: int) -> tuple[pa.Array, Int64s]:
+        """Return the values of a column of the source, and the rows that have them."""
+        node, _ = self.side.source.columns[self.side.number][number]
+        table = self.side.scan.table.id
+        owners = {origin.device for origin in self.side.source.origins[number] if origin.table == table}
+        # Only the rows of its device have values of a series.
+        first, count = (0, self.size) if len(owners) != 1 or "" in owners else self.ranges.get(owners.pop(), (0, 0))
+        values = array_of(node, {name: self.arrays[name].slice(first, count) for name in columns_of(node)}, count)
+        return values.drop_null(), first + np.flatnonzero(to_numpy(values.is_valid()))
+
+
+def aligned(sides: Sequence[SortedSide], schema: pa.Schema) -> pa.Table:
+    """Return one row for each instant, with the value that a row has then in each column."""
+    ticks = [to_numpy(side.arrays[INSTANT].cast(pa.int64())) for side in sides]
+    instants, places = np.unique(np.concatenate(ticks), return_inverse=True)
+    names = [name for name in schema.names if name not in (TIME, DEVICE)]
+    refuse(len(instants) * (len(names) + 1) > MAX_CELLS, "too many cells")
+    rows_of = np.split(places, np.cumsum([len(own) for own in ticks])[:-1])
+    columns = {TIME: pa.array(instants).cast(schema.field(TIME).type)}
+    for number, name in enumerate(names):
+        parts = [(*side.values(number), own) for side, own in zip(sides, rows_of, strict=True)]
+        stored = pa.concat_arrays([pa.array([], schema.field(name).type), *(values for values, *_ in parts if len(values))])
+        index = np.full(len(instants), -1, np.int64)
+        rows = np.concatenate([own[chosen] for _, chosen, own in parts])
+        index[rows[::-1]] = np.arange(len(rows))[::-1]
+        columns[name] = stored.take(pa.array(index, mask=index < 0))
+    return pa.table(columns)
 
 
 def with_slots(arrays: Arrays, size: int, slots: int) -> tuple[Arrays, int]:
@@ -93,9 +178,8 @@ def with_groups(arrays: Arrays, key: str, groups: Sequence[RowGroup]) -> tuple[A
     of_device: dict[str, list[int]] = {}
     for number, group in enumerate(groups):
         of_device.setdefault(group.device, []).append(number)
-    encoded = arrays[key] if isinstance(arrays[key], pa.DictionaryArray) else arrays[key].dictionary_encode()
-    own = [of_device.get(device, []) for device in encoded.dictionary.to_pylist()]
-    devices = to_numpy(encoded.indices).astype(np.int64)
+    own = [of_device.get(device, []) for device in encoded(arrays[key]).dictionary.to_pylist()]
+    devices = to_numpy(encoded(arrays[key]).indices).astype(np.int64)
     counts = np.array([len(numbers) for numbers in own], np.int64)[devices] if own else np.empty(0, np.int64)
     total = int(counts.sum())
     refuse(total > MAX_COPIES or total * len(arrays) > MAX_CELLS, "too many copies of rows")
@@ -111,20 +195,6 @@ def with_groups(arrays: Arrays, key: str, groups: Sequence[RowGroup]) -> tuple[A
     return take(arrays, row) | {name: values.take(chosen) for name, values in listing.items()}, len(row)
 
 
-def aligned(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Return one row for each instant, with the value that a row has then in each column."""
-    ordered = rows.sort_by(TIME)
-    ticks = to_numpy(ordered[TIME].combine_chunks().cast(pa.int64()))
-    runs = Runs.of(marks([ticks], len(ticks)))
-    sorted_rows = SortedRows(runs, "", ignores_nulls=False)
-    columns = {TIME: ordered[TIME].take(pa.array(runs.starts))}
-    for name in names:
-        values = ordered[name].combine_chunks()
-        is_valid = to_numpy(values.is_valid()).astype(np.bool_)
-        columns[name] = sorted_rows.take(values, sorted_rows.earliest(is_valid)).take(pa.array(runs.starts))
-    return pa.table(columns)
-
-
 def regrouped(regrouping: Regrouping, rows: pa.Table) -> pa.Table:
     """Filter and copy rows, and return the columns of the copies; copies without any value are left out."""
     arrays, size = to_arrays(rows), rows.num_rows
@@ -135,14 +205,24 @@ def regrouped(regrouping: Regrouping, rows: pa.Table) -> pa.Table:
     return with_values(to_table(evaluate_all(nodes, arrays, size)), [name for _, name in regrouping.columns])
 
 
-def empty_windows(plan: Plan, source: SeriesRows, ends: tuple[Int64s, Int64s] | None) -> tuple[Arrays, int]:
-    """Return keys and ends of all windows of all devices, and their number; `ends` are those of the windows of one device."""
-    keys = key_columns(plan)
-    devices, count = len(source.devices) if keys else 1, 1 if ends is None else len(ends[0])
-    refuse(devices * count > MAX_COPIES or devices * count * len(plan.partials) > MAX_CELLS, "too many windows")
-    columns: Arrays = {}
+def all_windows(
+    plan: Plan, source: SeriesRows, windows: WindowRange | None, groups: pa.Table, no_rows: Mapping[str, Any]
+) -> pa.Table:
+    """Return the windows of all devices in the order of devices and time; those without rows have the partials of none."""
+    keys, starts = key_columns(plan), np.zeros(1, np.int64) if windows is None else windows.starts
+    devices, arrays = pa.array(source.devices if keys else [""], pa.string()), to_arrays(groups)
+    refuse(len(devices) * len(starts) * len(plan.partials) > MAX_CELLS, "too many windows")
+    numbers = np.zeros(groups.num_rows, np.int64) if windows is None else np.searchsorted(starts, to_numpy(arrays[WSTART]))
     if keys:
-        columns[keys[0]] = pa.array(source.devices, pa.string()).take(pa.array(np.repeat(np.arange(devices), count)))
-    if ends is not None:
-        columns |= {name: pa.array(np.tile(values, devices)) for name, values in zip((WSTART, WEND), ends, strict=True)}
-    return columns, devices * count
+        ranks = pc.index_in(arrays[keys[0]], devices)
+        refuse(bool(ranks.null_count), "groups that are no devices")
+        numbers = numbers + to_numpy(ranks).astype(np.int64) * len(starts)
+    index = np.full(len(devices) * len(starts), groups.num_rows, np.int64)
+    index[numbers] = np.arange(groups.num_rows)
+    absent = pa.table([pa.array([no_rows.get(field.name)], field.type) for field in groups.schema], schema=groups.schema)
+    columns = dict(zip(groups.column_names, pa.concat_tables([groups, absent]).take(pa.array(index)).columns, strict=True))
+    if keys:
+        columns[keys[0]] = devices.take(pa.array(np.repeat(np.arange(len(devices)), len(starts))))
+    if windows is not None:
+        columns |= {name: pa.array(np.tile(ends, len(devices))) for name, ends in ((WSTART, starts), (WEND, windows.lasts))}
+    return pa.table(columns, schema=groups.schema)

@@ -79,13 +79,26 @@ class RangeGrid:
 
     range: WindowRange
 
-    def assign(self, instants: Int64s) -> tuple[Int64s, Int64s]:
-        """Return rows and the starts of the windows that contain them."""
-        inside = np.flatnonzero(self.range.contains(instants))
-        rows, numbers = self.range.assign(instants[inside])
-        return inside if rows is None else inside[rows], self.range.starts[numbers]
+    def assign(self, instants: Int64s) -> tuple[Int64s | None, Int64s]:
+        """Return rows and the starts of the windows that contain them; rows are None for each row once."""
+        is_inside = self.range.contains(instants)
+        inside = None if is_inside.all() else np.flatnonzero(is_inside)
+        rows, numbers = self.range.assign(instants if inside is None else instants[inside])
+        if inside is not None:
+            rows = inside if rows is None else inside[rows]
+        return rows, self.range.starts[numbers]
 
     def lasts(self, starts: Int64s) -> Int64s:
         """Return the last instants of windows."""
         lasts: Int64s = self.range.lasts[np.searchsorted(self.range.starts, starts)]
         return lasts
+
+
+def time_limits(plan: Plan) -> tuple[int | None, int | None]:
+    """Return the first and last instant that the plan can use, in ticks."""
+    first, last = plan.range
+    if isinstance(plan.window, RangeWindow):
+        start, end = range_bounds(plan, plan.window)
+        first = start if first is None else max(first, start)
+        last = end if last is None else min(last, end)
+    return first, last

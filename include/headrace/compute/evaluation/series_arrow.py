@@ -11,10 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.columnar.rows import Array, Rows, full, to_integers
-from headrace.compute.columnar.series_calls import INSTANT
 from headrace.compute.columnar.series_join import Joined, SeriesJoin
-from headrace.compute.columnar.series_points import process_part
+from headrace.compute.columnar.series_points import Array, Rows, process_part, to_integers
 from headrace.compute.frames import SparkRows
 from headrace.compute.functions.series_streams import SeriesStream
 from headrace.compute.nodes import Column, columns_of
@@ -28,6 +26,7 @@ from headrace.storage.spark.functions import F
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+INSTANT: Final = "__call_time"
 PART_ROWS: Final = 1 << 17
 """Rows that are passed to functions at once: enough that calling a code host costs little."""
 
@@ -129,9 +128,8 @@ class SeriesEvaluation:
 
     def _batch(self, joined: Joined) -> pa.RecordBatch:
         rows, instants = joined
-        columns = {name: full(rows, name) for name in rows.columns}
+        columns = {**rows.columns, INSTANT: pa.array(instants)}
         columns |= {key: values for key, values in self._series.keys_of(rows.devices).items() if columns[key].null_count}
-        columns[INSTANT] = pa.array(instants)
         arrays = [columns[field.name].cast(field.type) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 

@@ -15,25 +15,28 @@ from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.ranges import where_condition
 from headrace.compute.binding.resolvers import RowResolver
-from headrace.compute.columnar.cells import MAX_CELLS
-from headrace.compute.columnar.partials import CellPartials, CellRules
-from headrace.compute.columnar.rows import RowReader, SeriesReader, apply_filter, source_types
+from headrace.compute.columnar.table_plans import TableEvaluator, TableReader
 from headrace.compute.evaluation.series_rows import series_rows
 from headrace.compute.expression_context import ExpressionContext
-from headrace.compute.iotdb.expansion import SeriesNames, expand, paths
+from headrace.compute.iotdb.expansion import DEVICE, SeriesNames, expand, paths
 from headrace.compute.iotdb.rows import ColumnPart, RowsBuilder
 from headrace.compute.iotdb.scope import TreeScope
 from headrace.compute.iotdb.select import as_tuple, conjunction
 from headrace.compute.nodes import NOW, NULL, TIME, Column, Node, UnsupportedError, bigint, call, if_, substitute
+from headrace.compute.plan import TS, Plan, RowIdentity
+from headrace.compute.plan_clauses import Aggregate, GroupSelection, Key, Partial
 from headrace.compute.plan_sources import Scan, SeriesRows
+from headrace.compute.terms import ColumnRole
 from headrace.compute.types import to_ticks
+from headrace.compute.window_plans import Argument
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import ColumnRef, Expression
+from headrace.model.queries import Query
 from headrace.model.time import Precision
 from headrace.model.tree_queries import TreeOrdering, TreeQuery
 from headrace.model.tree_types import type_name
 from headrace.model.trees import SeriesRef
-from headrace.model.types import DataType, TypeKind
+from headrace.model.types import VARCHAR, DataType, TypeKind
 from headrace.storage.spark.functions import F
 
 if TYPE_CHECKING:
@@ -176,29 +179,26 @@ MAX_PLAIN: Final = 1e7
 """Java writes numbers outside of these bounds with an exponent."""
 
 
-def last_points_locally(plan: LastPlan, rows: RowReader, max_rows: int) -> pa.Table | None:
+def last_points_locally(plan: LastPlan, reader: TableReader, max_rows: int) -> pa.Table | None:
     """Return what `last_points` does; None if Spark has to evaluate the plan."""
     try:
-        return find_points(plan, rows, max_rows)
+        return find_points(plan, reader, max_rows)
     except UnsupportedError:
         return None
 
 
-def find_points(plan: LastPlan, rows: RowReader, max_rows: int) -> pa.Table:
+def find_points(plan: LastPlan, reader: TableReader, max_rows: int) -> pa.Table:
     """Return the latest point of each series, or raise `UnsupportedError` if that is not supported, or takes too much."""
-    source = plan.rows
     writers = {column: TEXTS.get(ref.type.kind) for ref, column in plan.series}
-    if not source.stored or None in writers.values() or len(source.devices) * len(writers) > MAX_CELLS:
+    if None in writers.values():
         raise UnsupportedError("series")
-    reader = SeriesReader(source, rows, None, None)
-    if reader.count() > max_rows:
-        raise UnsupportedError("too many rows")
-    latest = latest_values(plan, reader)
-    ranks = {path: rank for rank, path in enumerate(source.devices)}
+    evaluator, own = TableEvaluator(reader, [max_rows]), latest_plan(plan)
+    latest = evaluator.groups(own, evaluator.batches(own)).to_pydict()
+    ranks = {path: rank for rank, path in enumerate(plan.rows.devices)}
     points = []
     for ref, column in plan.series:
         rank, write = ranks[ref.device.path], writers[column]
-        instant, value = (latest[name][rank] for name in (instant_of(column), column))
+        instant, value = (latest[name][rank] for name in (instant_of(column), f"{column} latest"))
         if write is not None and value is not None:
             points.append((instant, ref.device.series_path(ref.series.measurement), write(value), type_name(ref.type)))
     for header, descending in reversed(plan.orders):
@@ -214,19 +214,28 @@ def find_points(plan: LastPlan, rows: RowReader, max_rows: int) -> pa.Table:
     return pa.table(dict(zip(HEADERS, (stored, *texts), strict=True)))
 
 
-def latest_values(plan: LastPlan, reader: SeriesReader) -> dict[str, list[Any]]:
-    types, ticks = source_types(plan.rows, plan.precision), to_ticks(Column(TIME), plan.precision)
-    rows: dict[str, Node] = {}
-    merges: dict[str, Node] = {}
-    for column in dict.fromkeys(column for _, column in plan.series):
+def latest_plan(plan: LastPlan) -> Plan:
+    """Return the plan of the latest value of each column and device, and its instant."""
+    types = {column: ref.type for ref, column in plan.series}
+    ticks = to_ticks(Column(TIME), plan.precision)
+    partials = []
+    for column in types:
         value, instant = Column(column), Column(instant_of(column))
-        rows |= {value.name: value, instant.name: if_(value.is_null(), NULL, ticks)}
-        merges |= {value.name: call("max_by", value, instant), instant.name: call("max", instant)}
-    latest = CellPartials(CellRules.compile(rows, merges, types))
-    for batch in reader.named(types):
-        filtered = apply_filter(batch, plan.filter)
-        latest.add(filtered.devices.astype(np.int64), filtered.columns)
-    return {name: values.to_pylist() for name, values in latest.result(len(plan.rows.devices)).items()}
+        at = if_(value.is_null(), NULL, Column(TS))
+        latest = Partial(f"{column} latest", call("max_by", value, at), call("max_by", Column(f"{column} latest"), instant), value)
+        partials += [latest, Partial(instant.name, call("max", at), call("max", instant), at)]
+    return Plan(
+        query=Query((), None),
+        source=plan.rows,
+        precision=plan.precision,
+        timezone="UTC",
+        now=0,
+        identity=RowIdentity(ticks),
+        filter=plan.filter,
+        keys=(Key("p0", DEVICE, Column(DEVICE), VARCHAR, role=ColumnRole.SERIES),),
+        arguments=tuple(Argument(column, Column(column), type_) for column, type_ in types.items()),
+        selection=GroupSelection(aggregates=(Aggregate("last", "last", tuple(partials), NULL, VARCHAR),)),
+    )
 
 
 def instant_of(column: str) -> str:

@@ -79,7 +79,7 @@ class ResultEvaluation:
             return ClockedResults(evaluate_rows(self.context, query, typed, lambda frame: points(query, ranged, frame)))
         if KernelUse(self.context.settings.kernels) is not KernelUse.NEVER:
             with suppress(*UNSUPPORTED):
-                return self._results(query, TableEvaluator(NoRows(), [0]).aggregate(query, typed), windows, last_results)
+                return self._results(query, TableEvaluator(NoRows(), [0]).aggregate(query, iter((typed,))), windows, last_results)
         return self.evaluate_frame(small_frame(self.context.spark(), typed), windows, last_results, now)
 
     def evaluate_frame(self, rows: DataFrame, windows: Windows, last_results: pa.Table | None, now: int) -> ClockedResults:

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from headrace.compute import Key, Plan
 from headrace.compute.columnar import OutputKernel, SegmentKernel, UnsupportedError
-from headrace.compute.columnar.columns import call_types
-from headrace.compute.columnar.frames import ArrowRows
+from headrace.compute.columnar.columns import call_types, to_arrays
+from headrace.compute.columnar.frames import ArrowRows, to_table
 from headrace.compute.frames import SparkRows
 from headrace.compute.nodes import Column
 from headrace.compute.shares import KernelUse
@@ -235,7 +235,7 @@ def evaluate_rows(context: Context, plan: Plan, rows: pa.Table, steps: Callable[
     """Return what steps over a `Frame` make of rows, by kernels if they can, else by Spark SQL."""
     if KernelUse(context.settings.kernels) is not KernelUse.NEVER:
         with suppress(UnsupportedError):
-            return steps(ArrowRows(plan, rows)).table
+            return to_table(to_arrays(steps(ArrowRows(plan, rows)).table))
     return steps(SparkRows(plan, window_sql.small_frame(context.spark(), rows).coalesce(1))).frame.toArrow()
 
 
