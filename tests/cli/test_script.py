@@ -37,7 +37,7 @@ def run_file(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys:
 @pytest.mark.parametrize(
     ("added", "error"),
     [
-        ("DESCRIBE rooms;\nDESCRIBE\n  nothing;", "rooms.sql, line 8: table cold.nothing does not exist"),
+        ("DESCRIBE rooms;\nDESCRIBE\n  nothing;", "rooms.sql, line 9: table cold.nothing does not exist"),
         ("DROP STREAM nothing;", "rooms.sql, line 7: "),
         ("\nSELECT a FRM rooms;", "rooms.sql, line 8: unexpected"),
         ("INSERT INTO rooms VALUES\n (1, 1)\n (2, 'x');", "rooms.sql, line 9: "),
