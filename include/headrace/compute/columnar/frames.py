@@ -78,9 +78,13 @@ class ArrowRows:
         return ArrowRows(self.plan, pa.table(own | nulls))
 
 
-def passing(columns: Arrays, size: int, condition: Node) -> tuple[Arrays, int]:
-    """Return the rows for which a condition is true, and how many they are."""
-    parts = [values_of(part, columns) for part in conjuncts(condition)]
+Known = dict[int, tuple[str, pa.Array, Values]]
+"""Values of conditions, by their identity, for the keys in a dictionary: the name of the column, its dictionary, and the values."""
+
+
+def passing(columns: Arrays, size: int, condition: Node, known: Known | None = None) -> tuple[Arrays, int]:
+    """Return the rows for which a condition is true, and how many they are. `known` is for further rows with the same condition."""
+    parts = [values_of(part, columns, {} if known is None else known) for part in conjuncts(condition)]
     refuse(any(part.type != pa.bool_() for part in parts), "a condition")
     if all(isinstance(part, pa.Scalar) and part.as_py() for part in parts):
         return columns, size
@@ -96,16 +100,24 @@ def conjuncts(condition: Node) -> Iterator[Node]:
             yield condition
 
 
-def values_of(node: Node, columns: Arrays) -> Values:
+def values_of(node: Node, columns: Arrays, known: Known) -> Values:
     """Return the values of an expression; of one that reads a series key alone, it evaluates those of each key once."""
-    read = set(columns_of(node))
-    encoded = [columns[name] for name in read if isinstance(columns[name], pa.DictionaryArray)]
-    if len(read) > 1 or not encoded or encoded[0].null_count:
-        return evaluate(node, plain(node, columns))
-    values = evaluate(node, dict.fromkeys(read, encoded[0].dictionary))
-    if not isinstance(values, pa.Scalar) and values.type == pa.bool_() and values.true_count == len(values):
-        return pa.scalar(True)
-    return values if isinstance(values, pa.Scalar) else values.take(encoded[0].indices)
+    found = known.get(id(node))
+    if found is not None and is_keyed(columns[found[0]]) and columns[found[0]].dictionary.equals(found[1]):
+        name, _, values = found
+    else:
+        name, *others = dict.fromkeys(columns_of(node)) or [""]
+        if others or not name or not is_keyed(columns[name]):
+            return evaluate(node, plain(node, columns))
+        values = evaluate(node, {name: columns[name].dictionary})
+        if not isinstance(values, pa.Scalar) and values.type == pa.bool_() and values.true_count == len(values):
+            values = pa.scalar(True)
+        known[id(node)] = (name, columns[name].dictionary, values)
+    return values if isinstance(values, pa.Scalar) else values.take(columns[name].indices)
+
+
+def is_keyed(column: pa.Array) -> bool:
+    return isinstance(column, pa.DictionaryArray) and not column.null_count
 
 
 def to_table(columns: Arrays) -> pa.Table:
