@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from fastapi.testclient import TestClient
 
 ROOT = Path(__file__).parents[2]
 AIRFLOW_HOME = tempfile.mkdtemp(prefix="headrace-airflow-tests-")
+OWNER = os.getpid()
 os.environ |= {
     "AIRFLOW_HOME": AIRFLOW_HOME,
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{AIRFLOW_HOME}/airflow.db",
@@ -33,6 +36,13 @@ from tests.airflow.web_page import Executed, Rights  # noqa: E402
 from tests.support.postgres import find_programs, running_server  # noqa: E402
 
 NOW = 1_790_000_000_000
+
+
+@atexit.register
+def remove_airflow_home() -> None:
+    """Remove the home, unless this is a child that ends."""
+    if os.getpid() == OWNER:
+        shutil.rmtree(AIRFLOW_HOME, ignore_errors=True)
 
 
 @pytest.fixture

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +54,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[psutil.Pr
     finally:
         process.kill()
         process.wait()
+
+
+def test_folders_of_killed_servers_go_with_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folders = {name: tmp_path / f"{front.FOLDER_PREFIX}{name}" for name in ("dead", "starting", "alive", "new")}
+    for folder in folders.values():
+        folder.mkdir()
+    with ExitStack() as stack:
+        sockets = {name: stack.enter_context(socket.socket(socket.AF_UNIX)) for name in ("dead", "starting", "alive")}
+        for name, own in sockets.items():
+            own.bind(str(folders[name] / front.SERVER))
+        sockets["alive"].listen()
+        for name in ("dead", "alive"):
+            os.utime(folders[name], (0, 0))
+        front.remove_dead_sockets()
+    assert [name for name, folder in folders.items() if folder.exists()] == ["starting", "alive", "new"]
 
 
 def peak_mib(process: psutil.Process) -> int:

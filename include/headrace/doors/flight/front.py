@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import count
@@ -48,6 +50,12 @@ MAX_STRANGER_BYTES: Final = 256 << 20
 MAX_LARGE_BYTES: Final = 2 << 30
 """Messages beyond a MiB that are received at once, of which a user has half."""
 ALPN: Final = "h2"
+FOLDER_PREFIX: Final = "headrace-flight-"
+SERVER: Final = "server"
+"""The name of the socket of Arrow's server, in a folder of its own."""
+PROBE_S: Final = 1.0
+STARTING_S: Final = 60.0
+"""How long a server may take from its socket until it listens."""
 CHUNK_BYTES: Final = 256 << 10
 """What is read at once."""
 
@@ -60,7 +68,8 @@ class Front:
         self.strangers = Budget(MAX_STRANGER_BYTES, MAX_STRANGER_BYTES // 4)
         self.messages = Budget(MAX_LARGE_BYTES, MAX_LARGE_BYTES // 2)
         self._options, self._max_connections = options, max_connections
-        self._folder = tempfile.TemporaryDirectory(prefix="headrace-flight-", ignore_cleanup_errors=True)
+        remove_dead_sockets()
+        self._folder = tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, ignore_cleanup_errors=True)
         self._loop = uvloop.new_event_loop()
         self._stopping, self._has_started = asyncio.Event(), threading.Event()
         self._clients: dict[str, Client] = {}
@@ -71,7 +80,7 @@ class Front:
     @property
     def server_path(self) -> str:
         """The socket at which Arrow's server listens."""
-        return str(Path(self._folder.name) / "server")
+        return str(Path(self._folder.name) / SERVER)
 
     @property
     def port(self) -> int:
@@ -289,3 +298,17 @@ class Client:
         if self._server is not None:
             self._server.transport.abort()
         self._writer.transport.abort()
+
+
+def remove_dead_sockets() -> None:
+    """Remove the folders of servers that were killed: no process listens at their sockets."""
+    for path in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*/{SERVER}"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(PROBE_S)
+            try:
+                probe.connect(str(path))
+            except ConnectionRefusedError:
+                if time.time() - path.parent.stat().st_mtime > STARTING_S:
+                    shutil.rmtree(path.parent, ignore_errors=True)
+            except OSError:  # of another user, or gone
+                continue
