@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import getpass
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 from headrace.errors import ConfigurationError
 from headrace.model.addresses import parse_doors, parse_networks
@@ -17,8 +16,8 @@ from headrace.model.masking import mask_secrets
 from headrace.model.page_users import parse_page_users
 from headrace.model.setting_fields import (
     PREFIX,
+    FieldValues,
     Secret,
-    SettingField,
     environment_values,
     find_project,
     non_negative,
@@ -35,10 +34,8 @@ MAY_HAVE_SECRETS: Final = frozenset({"airflow_database_url", "catalog_url", "dri
 """Settings whose invalid values are not shown."""
 
 
-class Settings:
+class Settings(FieldValues):
     """All settings of a process, which nothing changes. `docs/reference/settings.md` is generated from the fields' descriptions."""
-
-    fields: ClassVar[Mapping[str, SettingField]]
 
     home: Path = setting(Path(".headrace"), "Home folder of the default setup: catalog, tables, state, Airflow's home, logs.")
     user: str = setting("", "User name for rights and events; if empty, the login of the operating system.")
@@ -388,28 +385,6 @@ class Settings:
         find_project(), "Folder with `bin/`, `dags/` and `spark_jobs/`: the checkout, or a part of the package."
     )
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        """Make settings of values that were read and checked, and of the defaults of all others."""
-        vars(self).update({name: field.default for name, field in self.fields.items()}, **values)
-        vars(self).update(assigned=frozenset(values), _key=tuple(getattr(self, name) for name in self.fields))
-
-    assigned: frozenset[str]
-    """The settings that were set."""
-    _key: tuple[Any, ...]
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"settings do not change: {name}")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Settings) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def replace(self, changes: Mapping[str, Any]) -> Settings:
-        """Return settings with some values changed, which are not checked."""
-        return Settings({name: getattr(self, name) for name in self.assigned} | dict(changes))
-
     @property
     def home_path(self) -> Path:
         """The home directory, absolute."""
@@ -479,19 +454,6 @@ class Settings:
             "spark_options": mask_options(self.spark_options),
         }
         return {name: mask_secrets(str(derived.get(name, getattr(self, name)))) for name in self.fields}
-
-    def environment(self) -> dict[str, str]:
-        """Return the settings that were set as environment variables for child processes, secrets in clear."""
-        values = {name: getattr(self, name) for name in sorted(self.assigned)}
-        plain = {name: value.reveal() if isinstance(value, Secret) else value for name, value in values.items()}
-        return {f"{PREFIX}{name.upper()}": str(value) for name, value in plain.items()}
-
-    def sources(self) -> dict[str, str]:
-        """Return the source of each setting: `default`, or the name of the environment variable."""
-        return {name: f"{PREFIX}{name.upper()}" if name in self.assigned else "default" for name in self.fields}
-
-
-Settings.fields = {name: field for name, field in vars(Settings).items() if isinstance(field, SettingField)}
 
 
 def load(**overrides: Any) -> Settings:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Self
 
 PREFIX: Final = "HEADRACE_"
 """The beginning of the names of environment variables."""
@@ -74,6 +74,46 @@ class SettingField:
         if self.parse is not None:
             self.parse(converted)
         return converted
+
+
+class FieldValues:
+    """Values of the settings that a class declares, which nothing changes."""
+
+    fields: ClassVar[Mapping[str, SettingField]]
+    assigned: frozenset[str]
+    """The settings that were set."""
+    _key: tuple[Any, ...]
+
+    def __init_subclass__(cls) -> None:
+        cls.fields = {name: field for name, field in vars(cls).items() if isinstance(field, SettingField)}
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        """Make settings of values that were read and checked, and of the defaults of all others."""
+        vars(self).update({name: field.default for name, field in self.fields.items()}, **values)
+        vars(self).update(assigned=frozenset(values), _key=tuple(getattr(self, name) for name in self.fields))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"settings do not change: {name}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def replace(self, changes: Mapping[str, Any]) -> Self:
+        """Return settings with some values changed, which are not checked."""
+        return type(self)({name: getattr(self, name) for name in self.assigned} | dict(changes))
+
+    def environment(self) -> dict[str, str]:
+        """Return the settings that were set as environment variables for child processes, secrets in clear."""
+        values = {name: getattr(self, name) for name in sorted(self.assigned)}
+        plain = {name: value.reveal() if isinstance(value, Secret) else value for name, value in values.items()}
+        return {f"{PREFIX}{name.upper()}": str(value) for name, value in plain.items()}
+
+    def sources(self) -> dict[str, str]:
+        """Return the source of each setting: `default`, or the name of the environment variable."""
+        return {name: f"{PREFIX}{name.upper()}" if name in self.assigned else "default" for name in self.fields}
 
 
 def read_text(value: object) -> str:

@@ -78,13 +78,13 @@ class ArrowRows:
         return ArrowRows(self.plan, pa.table(own | nulls))
 
 
-Known = dict[int, tuple[str, pa.Array, Values]]
+KeyValues = dict[int, tuple[str, pa.Array, Values]]
 """Values of conditions, by their identity, for the keys in a dictionary: the name of the column, its dictionary, and the values."""
 
 
-def passing(columns: Arrays, size: int, condition: Node, known: Known | None = None) -> tuple[Arrays, int]:
-    """Return the rows for which a condition is true, and how many they are. `known` is for further rows with the same condition."""
-    parts = [values_of(part, columns, {} if known is None else known) for part in conjuncts(condition)]
+def passing(columns: Arrays, size: int, condition: Node, evaluated: KeyValues | None = None) -> tuple[Arrays, int]:
+    """Return the rows for which a condition is true, and how many they are. Further rows take `evaluated` along."""
+    parts = [values_of(part, columns, {} if evaluated is None else evaluated) for part in conjuncts(condition)]
     refuse(any(part.type != pa.bool_() for part in parts), "a condition")
     if all(isinstance(part, pa.Scalar) and part.as_py() for part in parts):
         return columns, size
@@ -100,9 +100,9 @@ def conjuncts(condition: Node) -> Iterator[Node]:
             yield condition
 
 
-def values_of(node: Node, columns: Arrays, known: Known) -> Values:
+def values_of(node: Node, columns: Arrays, evaluated: KeyValues) -> Values:
     """Return the values of an expression; of one that reads a series key alone, it evaluates those of each key once."""
-    found = known.get(id(node))
+    found = evaluated.get(id(node))
     if found is not None and is_keyed(columns[found[0]]) and columns[found[0]].dictionary.equals(found[1]):
         name, _, values = found
     else:
@@ -112,7 +112,7 @@ def values_of(node: Node, columns: Arrays, known: Known) -> Values:
         values = evaluate(node, {name: columns[name].dictionary})
         if not isinstance(values, pa.Scalar) and values.type == pa.bool_() and values.true_count == len(values):
             values = pa.scalar(True)
-        known[id(node)] = (name, columns[name].dictionary, values)
+        evaluated[id(node)] = (name, columns[name].dictionary, values)
     return values if isinstance(values, pa.Scalar) else values.take(columns[name].indices)
 
 

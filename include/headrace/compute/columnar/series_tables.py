@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from headrace.compute.columnar.arrays import refuse
 from headrace.compute.columnar.columns import Arrays, evaluate_all, take, to_arrays
 from headrace.compute.columnar.device_groups import DEVICE
-from headrace.compute.columnar.frames import Known, gathered, passing, to_table
+from headrace.compute.columnar.frames import KeyValues, gathered, passing, to_table
 from headrace.compute.columnar.over import array_of
 from headrace.compute.columnar.runs import Int64s, stable_order, to_numpy
 from headrace.compute.columnar.window_ranges import WindowRange
@@ -82,7 +82,7 @@ class Side:
 
     source: SeriesRows
     number: int
-    known: Known = field(default_factory=dict, compare=False)
+    evaluated: KeyValues = field(default_factory=dict, compare=False)
 
     @property
     def scan(self) -> Scan:
@@ -93,7 +93,7 @@ class Side:
         """Return the columns of the rows of the source's devices, with their instants and devices, and how many they are."""
         arrays, size = to_arrays(rows), rows.num_rows
         if self.scan.condition is not None:
-            arrays, size = passing(arrays, size, self.scan.condition, self.known)
+            arrays, size = passing(arrays, size, self.scan.condition, self.evaluated)
         time, key = self.scan.table.timestamp.name, self.scan.table.series_key
         if self.source.projections and (projection := self.source.projections[self.number]):
             arrays, time, key = evaluate_all({name: node for node, name in projection}, arrays, size), TIME, DEVICE
