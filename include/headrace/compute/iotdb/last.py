@@ -15,6 +15,7 @@ from headrace.compute.binding.binder import Binder
 from headrace.compute.binding.environment import Environment
 from headrace.compute.binding.ranges import where_condition
 from headrace.compute.binding.resolvers import RowResolver
+from headrace.compute.columnar.casts import java_text
 from headrace.compute.columnar.table_plans import TableEvaluator, TableReader
 from headrace.compute.evaluation.series_rows import series_rows
 from headrace.compute.expression_context import ExpressionContext
@@ -172,13 +173,6 @@ def as_text(column: str, kind: TypeKind, precision: Precision) -> str:
     return f"CAST({column} AS STRING)"
 
 
-SIGNIFICANT_DIGITS: Final = {np.dtype(np.float32): 6, np.dtype(np.float64): 15}
-"""Digits up to which Java writes the shortest text of a number between `MIN_PLAIN` and `MAX_PLAIN`."""
-MIN_PLAIN: Final = 1e-3
-MAX_PLAIN: Final = 1e7
-"""Java writes numbers outside of these bounds with an exponent."""
-
-
 def last_points_locally(plan: LastPlan, reader: TableReader, max_rows: int) -> pa.Table | None:
     """Return what `last_points` does; None if Spark has to evaluate the plan."""
     try:
@@ -243,25 +237,12 @@ def instant_of(column: str) -> str:
     return f"{column} at"
 
 
-def real_text(value: Any) -> str:
-    """Return a number as Java writes it. Raise `UnsupportedError` if Java may write more digits than needed, or an exponent."""
-    if np.isnan(value):
-        return "NaN"
-    if np.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    text: str = np.format_float_positional(value, unique=True, trim="0")
-    digits = text.lstrip("-").replace(".", "").strip("0")
-    if value != 0 and not (MIN_PLAIN <= abs(value) < MAX_PLAIN and len(digits) <= SIGNIFICANT_DIGITS[value.dtype]):
-        raise UnsupportedError(text)
-    return text
-
-
 TEXTS: Final[dict[TypeKind, Callable[[Any], str]]] = {
     TypeKind.BOOL: lambda value: "true" if value else "false",
     TypeKind.INT: str,
     TypeKind.BIGINT: str,
-    TypeKind.FLOAT: lambda value: real_text(np.float32(value)),
-    TypeKind.DOUBLE: lambda value: real_text(np.float64(value)),
+    TypeKind.FLOAT: lambda value: java_text(np.float32(value)),
+    TypeKind.DOUBLE: java_text,
     TypeKind.VARCHAR: str,
     TypeKind.NCHAR: str,
 }
