@@ -1,7 +1,7 @@
 """The project's Markdown pages and the code blocks in them.
 
 A snippet is a fenced block whose first word names its language; `sql iotdb` is SQL of the IoTDB dialect, and `sql timeline` is
-played by the function `play` of its page. An `ipython` block is a cell of a notebook. A `python` block with the name of a file
+played with a clock (`replay.py`). An `ipython` block is a cell of a notebook. A `python` block with the name of a file
 becomes that file. A `text` or `json` block that follows a snippet is its expected output. A block that no test can run has the
 comment `<!-- not run: reason -->` in the line before it. Those that `test_iotdb_page.py` runs if there is a server have `<!-- not
 run: runs with an IoTDB server -->`. Those that `test_broker_pages.py` runs have `<!-- not run: runs with a broker -->`. Those of
@@ -83,6 +83,15 @@ def parse_blocks(page: Path) -> list[Block]:
         else:
             blocks.append(block)
     return blocks
+
+
+def section_blocks(page: Path, heading: str) -> list[Block]:
+    """Return the blocks before the first section of a page, which prepare the examples, and those of a section."""
+    lines = page.read_text().splitlines()
+    starts = [number for number, line in enumerate(lines, 1) if line.startswith("## ")]
+    start = lines.index(f"## {heading}") + 1
+    end = next((number for number in starts if number > start), len(lines) + 1)
+    return [block for block in parse_blocks(page) if block.line < starts[0] or start < block.line < end]
 
 
 def _fenced_blocks(page: Path) -> Iterator[tuple[Block, bool]]:

@@ -1,4 +1,4 @@
-"""The pages about pipes to and from brokers, with real brokers."""
+"""The sections about pipes to and from brokers, with real brokers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from headrace.runtime.processes import find_free_port
-from tests.docs.pages import BROKER_REASON, ROOT, parse_blocks
+from tests.docs.pages import BROKER_REASON, ROOT, section_blocks
 from tests.docs.snippet_runner import SnippetRunner
 from tests.support.kafka_broker import Broker
 from tests.support.mqtt_broker import MqttBroker
 
-GUIDES = ROOT / "docs" / "guides"
+PAGE = ROOT / "docs" / "guides" / "pipes-reference.md"
 
 
-def run_page(name: str, old: list[str], new: list[str], folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Run the snippets of a page in order, with some texts replaced by others."""
-    blocks = [block for block in parse_blocks(GUIDES / name) if block.language in ("sql", "sh", "python")]
+def run_section(heading: str, old: list[str], new: list[str], folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Run the snippets of a section in order, with some texts replaced by others."""
+    blocks = [block for block in section_blocks(PAGE, heading) if block.language in ("sql", "sh", "python")]
     assert any(block.skip_reason == BROKER_REASON for block in blocks)
     runner = SnippetRunner(folder, patch)
     try:
@@ -36,19 +36,19 @@ def run_page(name: str, old: list[str], new: list[str], folder: Path, patch: pyt
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_kafka_page(kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafka_section(kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kafka.create_topic(name="readings")
-    run_page("pipes-kafka.md", ["127.0.0.1:9092"], [kafka.bootstrap], tmp_path, monkeypatch)
+    run_section("Kafka", ["127.0.0.1:9092"], [kafka.bootstrap], tmp_path, monkeypatch)
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_mqtt_page(mqtt: MqttBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_page("pipes-mqtt.md", ["'1883'", "port=1883"], [f"'{mqtt.port}'", f"port={mqtt.port}"], tmp_path, monkeypatch)
+def test_mqtt_section(mqtt: MqttBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_section("MQTT", ["'1883'", "port=1883"], [f"'{mqtt.port}'", f"port={mqtt.port}"], tmp_path, monkeypatch)
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_websocket_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_websocket_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port = str(find_free_port())
-    run_page("pipes-websocket.md", ["8080"], [port], tmp_path, monkeypatch)
+    run_section("WebSocket", ["8080"], [port], tmp_path, monkeypatch)

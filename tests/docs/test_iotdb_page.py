@@ -1,4 +1,4 @@
-"""The page about pipes to and from IoTDB, with a real server."""
+"""The section about pipes to and from IoTDB, with a real server."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import IOTDB_REASON, ROOT, Block, parse_blocks
+from tests.docs.pages import IOTDB_REASON, ROOT, Block, section_blocks
 from tests.docs.snippet_runner import SnippetRunner
 from tests.pipes.iotdb_results import execute, rows
 from tests.support.iotdb_server import Server
 
-PAGE = ROOT / "docs" / "guides" / "pipes-iotdb.md"
+PAGE = ROOT / "docs" / "guides" / "pipes-reference.md"
 
 
 def at_server(block: Block, server: Server) -> Block:
@@ -29,7 +29,7 @@ def test_the_snippets_run_with_a_server(iotdb_server: Server, tmp_path: Path, mo
         "CREATE DATABASE root.legacy",
         "INSERT INTO root.legacy.line1(time, temperature, speed) VALUES (1, 20.5, 300), (2, 21.0, 310)",
     )
-    blocks = [block for block in parse_blocks(PAGE) if block.language in ("sql", "sh")]
+    blocks = [block for block in section_blocks(PAGE, "IoTDB") if block.language in ("sql", "sh")]
     assert any(block.skip_reason == IOTDB_REASON for block in blocks)
     runner = SnippetRunner(tmp_path, monkeypatch)
     try:

@@ -6,9 +6,7 @@ streams make. `python -m tests.docs.timelines` writes the pictures.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from typing import Any, Final
 from xml.sax.saxutils import escape
 
 from tests.docs.pages import ROOT, Block, parse_blocks
+from tests.docs.replay import Replay
 
 PAGE: Final = ROOT / "docs/guides/triggers.md"
 IMAGE: Final = re.compile(r"!\[(.+)\]\((.+\.svg)\)")
@@ -126,13 +125,9 @@ def run_examples(page: Path = PAGE) -> Iterator[tuple[Picture, list[tuple[Any, .
 
 @functools.cache
 def play(block: Block) -> tuple[str, list[tuple[Any, ...]]]:
-    """Run an example with the function `play` of its page; return its output and the timeline that it left."""
-    helper = next(other for other in parse_blocks(block.page) if other.language == "python" and "def play(" in other.text)
-    names: dict[str, Any] = {"__name__": "timelines"}
-    exec(compile(helper.text, "helper", "exec"), names)
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        names["play"](block.text)
-    return printed.getvalue(), list(names["timeline"])
+    """Run an example; return what the page shows of it, and the timeline that it left."""
+    replay = Replay(block.text)
+    return "\n".join(replay.lines), replay.timeline
 
 
 def draw(title: str, timeline: Sequence[tuple[Any, ...]]) -> str:
@@ -140,7 +135,7 @@ def draw(title: str, timeline: Sequence[tuple[Any, ...]]) -> str:
 
     Args:
         title: Title of the picture.
-        timeline: What happened: `(second, kind, …)` as the page's `play` records it.
+        timeline: What happened: `(second, kind, …)` as a `Replay` records it.
     """
     end = max(event[0] for event in timeline if event[1] == "end")
     streams = {event[2]: event for event in timeline if event[1] == "stream"}

@@ -1,6 +1,6 @@
 """The examples of the reference of the function library.
 
-An example is a table with a column for each time, a row for each series, and a row for each call with its points.
+An example is a block with a column for each time, a row for each series, and a row for each call with its points; `-` is no point.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.library.calls import call, rows_of
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs/reference/functions-library.md"
 ENTRY: Final = re.compile(r"^### (\w+)\n\nClass `([\w.]+)`\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
-TABLE: Final = re.compile(r"^\| Time \|.*\n(?:\|.*\n)+", re.MULTILINE)
+TABLE: Final = re.compile(r"^```\n(Time .*\n(?:.*\n)+?)```$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +65,12 @@ def examples() -> Iterator[Example]:
     """Yield the examples of the page."""
     for name, class_name, text in ENTRY.findall(PAGE.read_text()):
         for table in TABLE.findall(text):
-            header, _, *lines = (cells(line) for line in table.splitlines())
+            header, *lines = (re.split(r" {2,}", line) for line in table.splitlines())
             rows = {label: [value(cell) for cell in texts] for label, *texts in lines}
             series = {label: values for label, values in rows.items() if "(" not in label}
             calls = [ExampleCall(label, values) for label, values in rows.items() if "(" in label]
             yield Example(name, class_name, [int(cell) for cell in header[1:]], series, calls)
 
 
-def cells(line: str) -> list[str]:
-    return [cell.strip().strip("`") for cell in line.strip("|").split("|")]
-
-
 def value(text: str) -> Any:
-    return {"": None, "true": True, "false": False}[text] if text in {"", "true", "false"} else float(text)
+    return {"-": None, "true": True, "false": False}[text] if text in {"-", "true", "false"} else float(text)

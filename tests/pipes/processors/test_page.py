@@ -1,4 +1,4 @@
-"""The page of the processors shows what they do, and all of their parameters."""
+"""The reference of pipes shows what they do, and all of their parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.pipes.processors.throwing_exception import STAGES
 from tests.pipes.processors.streams import CONTEXT, Row, insert, rows_in
 from tests.pipes.processors.streams import row as make_row
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/guides/pipes-processors.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/guides/pipes-reference.md"
 EXAMPLE = re.compile(r"^Example: `(.+)`\n\n\| Time \| Value \| Delivered \|\n\|---\|---\|---\|\n((?:\|.*\n)+)", re.MULTILINE)
 
 
