@@ -42,8 +42,8 @@ class Settings(FieldValues):
     password: Secret = setting(Secret(), "Password of `user`, once the catalog has users.")
     auth: Literal["auto", "required"] = setting(
         "auto",
-        "Whether Python and the command line need a user and password: `auto` lets in who may read the home's files, as"
-        " administrator; `required` does not.",
+        "Whether Python and the command line need a user: `auto` lets in who may read the home's files, as "
+        "administrator; `required` does not.",
         choices=("auto", "required"),
     )
     catalog_url: str = setting("", "SQLAlchemy URL of the catalog database; if empty, SQLite in the home folder.")
@@ -54,8 +54,7 @@ class Settings(FieldValues):
     s3_region: str = setting("", "Region of the S3 service; if empty, `AWS_REGION`, or us-east-1.")
     s3_access_key_id: str = setting(
         "",
-        "Access key of the S3 service; if empty, delta-rs, Arrow and Hadoop find credentials in the environment "
-        "(`AWS_ACCESS_KEY_ID`, …) or in the machine's role.",
+        "Access key of the S3 service; if empty, credentials of the environment (`AWS_ACCESS_KEY_ID`, …) or the machine's role.",
     )
     s3_secret_access_key: Secret = setting(Secret(), "Secret key that belongs to `s3_access_key_id`.")
     dialect: str = setting("tdengine", "SQL dialect of statements, `tdengine` or `iotdb`.")
@@ -70,13 +69,11 @@ class Settings(FieldValues):
     )
     snode_cores: int = positive(
         2,
-        "Maximum number of cores of a standalone Spark cluster that an snode uses. Without a maximum, it would leave "
-        "none for backfills.",
+        "Maximum cores of a standalone Spark cluster that an snode uses; without one, none would be left for backfills.",
     )
     task_cores: int = positive(
         2,
-        "Maximum number of cores of a standalone Spark cluster for every other driver: of a backfill chunk, of a "
-        "continuous query in Airflow, or of a client.",
+        "The same for every other driver: of a backfill chunk, of a continuous query in Airflow, or of a client.",
     )
     snode_executor_memory: str = setting("1g", "Heap size of an snode's executors on a cluster.", pattern=MEMORY_PATTERN)
     task_executor_memory: str = setting(
@@ -87,25 +84,23 @@ class Settings(FieldValues):
     )
     spark_options: str = setting(
         "",
-        "Further Spark options for all drivers: `spark.name=value`, separated by spaces; quote values that have "
-        "spaces. Options that have a setting, or that Headrace depends on, are rejected.",
+        "Further Spark options for all drivers: `spark.name=value`, separated by spaces; quote values with spaces. "
+        "Those that Headrace sets are rejected.",
         parse=parse_spark_options,
     )
     driver_java_options: str = setting(
         "",
-        "Further options of the JVM of every driver, such as `-XX:+UseParallelGC`. The size of the heap has a "
-        "setting of its own, `HEADRACE_DRIVER_MEMORY`.",
+        "Further options of the JVM of every driver, such as `-XX:+UseParallelGC`.",
         parse=check_java_options,
     )
     spark_secret: Secret = setting(
         Secret(),
-        "Secret of a Spark cluster whose parts authenticate each other and encrypt messages; if empty, they do not. "
-        "Master and workers get it as `_SPARK_AUTH_SECRET`, and need `spark.authenticate` and `spark.network.crypto.enabled`.",
+        "Secret of a Spark cluster whose parts authenticate each other and encrypt messages (`_SPARK_AUTH_SECRET` of "
+        "master and workers, with `spark.authenticate` and `spark.network.crypto.enabled`).",
     )
     task_timeout_s: int = positive(
         21_600,
-        "Seconds after which Airflow ends a task that computes a backfill chunk or executes a continuous query, and "
-        "then retries it. The driver of an snode has no limit.",
+        "Seconds after which Airflow ends and retries a task that computes a backfill chunk or executes a continuous query.",
     )
     shuffle_partitions: int = positive(2, "Number of shuffle partitions in a micro-batch.")
     batch_rows: int = positive(1_000_000, "Maximum number of source rows in a micro-batch, unless a single commit has more.")
@@ -114,24 +109,21 @@ class Settings(FieldValues):
     )
     wide_commit_rows: int = non_negative(
         50_000_000,
-        "Commits of more new rows than this are computed by Spark's executors instead of the driver, if each window "
-        "has rows of one series only. So are commits with more than two million windows.",
+        "Commits of more new rows, or of more than two million windows, are computed by Spark's executors if each "
+        "window has rows of one series only.",
     )
     kernels: Literal["auto", "always", "never"] = setting(
         "auto",
-        "What turns rows into windows: `auto` is Arrow kernels for plans that they know (in queries and backfills if "
-        "the table has a million rows or more) and Spark SQL for the others, `never` is Spark SQL for all; with `always`, plans "
-        "that kernels do not know are rejected, for tests.",
+        "What turns rows into windows: `auto` is Arrow kernels where they can and the table is large, else Spark SQL;"
+        " `never` is Spark SQL; `always` rejects plans that kernels do not know.",
         choices=("auto", "always", "never"),
     )
     max_ahead_s: int = non_negative(
         0,
-        "Seconds by which rows may be ahead of the clock. Later rows go to the quarantine of streams without "
-        "`MAX_AHEAD`; with 0 they do not.",
+        "Seconds by which rows may be ahead of the clock; later ones go to the quarantine of streams without "
+        "`MAX_AHEAD`. 0 allows all.",
     )
-    quarantine_rows: int = non_negative(
-        100_000, "Maximum number of rows in the quarantine of a stream. With more, the stream is STOPPED."
-    )
+    quarantine_rows: int = non_negative(100_000, "Maximum rows in the quarantine of a stream, which is STOPPED with more.")
     metrics_interval_s: int = non_negative(10, "Seconds between samples in `information_schema.ins_stream_metrics`; 0 for none.")
     metrics_keep_s: int = positive(
         604_800, "Seconds for which samples are kept: after two hours one for each minute, after a day one for each ten minutes."
@@ -150,31 +142,27 @@ class Settings(FieldValues):
     )
     library_max_steps: int = positive(
         10_000_000_000,
-        "Maximum number of steps that a function of the function library may take for one series or group, if its cost "
-        "grows faster than the number of points. A step takes about a nanosecond.",
+        "Maximum steps, of about a nanosecond, that a function of the library may take for one series or group, if "
+        "its cost grows faster than the points.",
     )
     query_rows: int = non_negative(0, "Maximum number of rows in the result of a query that an snode runs; 0 for no limit.")
     query_bytes: int = non_negative(
         4 << 30,
-        "Maximum size of such a result in Arrow's format, in bytes; 0 for no limit. Results of more than 64 MiB are "
-        "in a temporary file, in `TMPDIR`, until the client has received them.",
+        "Maximum size of such a result in Arrow's format, in bytes; 0 for no limit. More than 64 MiB are in a file in `TMPDIR`.",
     )
     query_timeout_s: int = non_negative(3_600, "Seconds after which an snode ends a query; 0 for no limit.")
     query_snode: str = setting(
         "",
-        "Name of an snode that runs no streams and answers queries, in a process of its own; if empty, the snode in "
-        "`HEADRACE_SNODE` does.",
+        "Snode that runs no streams and answers queries, in a process of its own; if empty, that of `HEADRACE_SNODE`.",
     )
     heartbeat_ms: int = setting(1_000, "Milliseconds between heartbeats of an snode.", ge=100)
     slow_batch_ms: int = positive(
         120_000,
-        "Milliseconds after which a running micro-batch is reported as slow, in `SHOW STREAMS`, on the *Headrace* "
-        "page, in `/health` and `/metrics`.",
+        "Milliseconds after which a running micro-batch is reported as slow.",
     )
     snodes_in_airflow: bool = setting(
         True,
-        "Whether Airflow starts the drivers of snodes. If not, their DAGs are paused when they are created, for another service "
-        "manager, such as systemd or Kubernetes.",
+        "Whether Airflow starts the drivers of snodes; if not, their DAGs are paused when they are created.",
     )
     lease_ms: int = setting(
         10_000, "Milliseconds after which a lease that was not renewed can be taken over.", ge=1_000, le=MAX_LEASE_MS
@@ -182,15 +170,14 @@ class Settings(FieldValues):
     chunk_rows: int = positive(20_000_000, "Target number of rows in a backfill chunk.")
     resident_history_rows: int = non_negative(
         1_000_000,
-        "Maximum number of rows of a source whose history the snode fills itself, at once; tasks of Airflow fill the "
-        "histories of larger ones, in chunks.",
+        "Maximum rows of a source whose history the snode fills itself; tasks of Airflow fill larger ones, in chunks.",
     )
     small_write_rows: int = non_negative(
         100_000, "Maximum number of rows in a write that delta-rs commits; Spark commits larger writes."
     )
     keep_runs_days: int = positive(
         30,
-        "Days after which ended runs are deleted from the database of Airflow, with their logs, and ended runs of backfills and "
+        "Days after which ended runs are deleted from Airflow's database, with their logs, and ended backfills and "
         "expired tokens from the catalog.",
     )
     http_host: str = setting(
@@ -224,15 +211,14 @@ class Settings(FieldValues):
     flight_port: int = non_negative(32010, "Port of the door `flight`; 0 selects a free port.", le=65535)
     trusted_proxies: str = setting(
         "",
-        "Addresses and networks of proxies, separated by commas, whose `X-Forwarded-For` names the client, for the audit log and "
-        "for pauses after wrong passwords; if empty, the address is that of the connection.",
+        "Addresses and networks of proxies, separated by commas, whose `X-Forwarded-For` names the client.",
         parse=parse_networks,
     )
     door_connections: int = positive(10_000, "Maximum number of connections that the doors of an snode have open.")
     tls_certificate: str = setting(
         "",
-        "PEM file with the certificate of the doors, and of the HTTP endpoint at an address beyond this machine, with those that "
-        "it needs; if empty, no TLS. Clients on machines with this setting trust it.",
+        "PEM file with the certificate of the doors, and of the HTTP endpoint beyond this machine. Clients on "
+        "machines with this setting trust it.",
     )
     tls_key: str = setting("", "PEM file with the private key of `tls_certificate`.")
     doors_without_tls: bool = setting(
@@ -240,37 +226,35 @@ class Settings(FieldValues):
     )
     sync_commits: bool = setting(
         True,
-        "Whether what is written on local disks is synced before it is acknowledged. Without, a power failure may lose the last "
-        "seconds, and streams and tables may differ afterwards; a crash of the process loses nothing either way.",
+        "Whether what is written on local disks is synced before it is acknowledged. Without, a power failure may "
+        "lose the last seconds.",
     )
     group_commit_ms: int = non_negative(
         5,
-        "Milliseconds for which the first write that comes through a door waits for others to the same table, which share its "
-        "commit; those that come during a commit share the next. 0 gives each write a commit of its own.",
+        "Milliseconds for which the first write through a door waits for others to the same table, which share its "
+        "commit. 0 gives each a commit of its own.",
     )
     group_commit_bytes: int = positive(
         256 << 20,
-        "Maximum size of the rows that wait for a commit they share, in bytes, in each snode; further writers wait until there "
-        "is room.",
+        "Maximum bytes of rows that wait for a shared commit in an snode; further writers wait.",
     )
     secret_key: Secret = setting(
         Secret(),
-        "Fernet key that encrypts the passwords of pipes in the catalog; of several, separated by commas, the first encrypts "
-        "and all decrypt. If empty, a key is made in the home folder, and processes with other homes cannot read the passwords.",
+        "Fernet key of the passwords of pipes in the catalog; of several, separated by commas, the first encrypts and"
+        " all decrypt. If empty, one is made in the home folder.",
     )
     egress: str = setting(
         "",
-        "What definitions of users may reach, separated by commas: `host` or `host:port`, in which `*` matches any characters, "
-        "networks such as `10.0.0.0/8`, and beginnings of URIs such as `https://code.example.com/udf`; `kind=` before one limits "
-        "it to `notify`, `iotdb`, `kafka`, `mqtt`, `websocket`, `oauth` or `code`. `none` allows nothing. If empty, everything "
-        "as long as root is the only user and all servers listen on loopback, else nothing.",
+        "What definitions of users may reach, separated by commas: hosts, `host:port`, networks and beginnings of "
+        "URIs, with `kind=` before one for `notify`, `iotdb`, `kafka`, `mqtt`, `websocket`, `oauth` or `code` alone; "
+        "`none`. If empty, everything as long as root is the only user and all servers listen on loopback, else "
+        "nothing.",
         parse=parse_rules,
     )
     external_locations: str = setting(
         "",
-        "Files and folders that definitions of users may name, with all below them: paths and `s3:` URIs, separated by commas; "
-        "`none` allows nothing. If empty, all on the same condition. The home, the warehouse and the folders of code are never "
-        "among them.",
+        "Files and folders that definitions of users may name, with all below them: paths and `s3:` URIs, separated "
+        "by commas; `none`. If empty, all on the same condition.",
         parse=parse_locations,
     )
     udf_folder: Path = setting(Path("ext/udf"), "Folder of the code of functions; a relative one is below the home folder.")
@@ -283,16 +267,15 @@ class Settings(FieldValues):
     )
     code_packages: str = setting(
         "*",
-        "Installed packages and modules whose classes may be registered without a URI: patterns of top-level names, separated by "
-        "commas, in which `*` matches any characters; if empty, none.",
+        "Installed packages whose classes may be registered without a URI: patterns of top-level names, separated by "
+        "commas; if empty, none.",
     )
     code_max_bytes: int = positive(67_108_864, "Maximum size of the user code of a function, in bytes.")
     code_download_timeout_s: int = positive(30, "Seconds after which a download of user code fails.")
     pipe_threads: int = positive(32, "Number of pipes that an snode runs at the same time; others wait for their turn.")
     pipe_sink_timeout_ms: int = positive(
         60_000,
-        "Milliseconds after which a sink waits no longer for an answer, unless its attributes say otherwise. Those of users have "
-        "`HEADRACE_CODE_TIMEOUT_S`.",
+        "Milliseconds after which a sink waits no longer for an answer, unless its attributes say otherwise.",
     )
     cq_min_every_ms: int = positive(1_000, "Shortest EVERY of a continuous query, in milliseconds.")
     cq_resident_every_ms: int = non_negative(
@@ -311,12 +294,11 @@ class Settings(FieldValues):
     )
     code_log_bytes: int = positive(
         10 << 20,
-        "Maximum size of the log of a process that runs user code, and of every other file that user code writes, in bytes.",
+        "Maximum size of the log of a process that runs user code, and of every file that it writes, in bytes.",
     )
     code_network: str = setting(
         "",
-        "User code that may open connections: patterns of `owner/name` of functions, triggers and pipe plugins, separated by "
-        "commas, in which `*` matches any text; if empty, none may.",
+        "User code that may open connections: patterns of `owner/name`, separated by commas; if empty, none may.",
         pattern=r"^(\s*(\*|[^/,]+/[^/,]+)\s*(,\s*(\*|[^/,]+/[^/,]+)\s*)*)?$",
     )
     code_folders: str = setting(
@@ -329,8 +311,7 @@ class Settings(FieldValues):
     airflow_port: int = positive(8080, "Port of the Airflow UI started by `headrace up`.", le=65535)
     airflow_database_url: str = setting(
         "",
-        "SQLAlchemy URL of the database of the Airflow started by `headrace up`, for example "
-        "`postgresql://airflow:secret@db.example/airflow`; if empty, SQLite in the home folder.",
+        "SQLAlchemy URL of the database of the Airflow started by `headrace up`; if empty, SQLite in the home folder.",
     )
     airflow_url: str = setting("", "URL of an external Airflow; if empty, the Airflow of the home folder.")
     airflow_user: str = setting("", "User name for the Airflow at `airflow_url`; it needs permission to trigger DAGs.")
@@ -345,7 +326,7 @@ class Settings(FieldValues):
     )
     worksheet_rows: int = positive(1_000, "Rows of a result that the page's worksheet shows, the first ones.", le=100_000)
     worksheet_statements: int = positive(
-        8, "Statements of worksheets that one process of Airflow's API server waits for at a time, of each user half of them."
+        8, "Statements of worksheets that a process of Airflow's API server waits for at a time, half of them of one user."
     )
     dag_options: str = setting(
         "",
@@ -365,16 +346,13 @@ class Settings(FieldValues):
     maintenance_keep_hours: int = positive(
         HISTORY_HOURS, "Hours for which maintenance keeps versions of tables, their changes, and files that only they need."
     )
-    maintenance_max_keep_hours: int = positive(
-        168, "Hours for which maintenance keeps them at most for a stream or pipe that has yet to read them."
-    )
+    maintenance_max_keep_hours: int = positive(168, "The same at most for a stream or pipe that has yet to read them.")
     asset_event_s: int = non_negative(
-        60, "Seconds between two events of an asset in Airflow for what an snode writes, if a DAG is scheduled on it; 0 for none."
+        60, "Seconds between two events of an asset in Airflow, if a DAG is scheduled on it; 0 for none."
     )
     openlineage: bool = setting(
         True,
-        "Whether snodes and tasks send events of OpenLineage, if its own configuration (`OPENLINEAGE_URL`, `openlineage.yml`, …) "
-        "names a receiver.",
+        "Whether snodes and tasks send events of OpenLineage, if its own configuration names a receiver.",
     )
     openlineage_running_s: int = non_negative(
         300, "Seconds between two events `RUNNING` of a stream or pipe that runs; 0 for none."

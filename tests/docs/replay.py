@@ -65,7 +65,7 @@ class Replay:
             time = "ts" if stream is None else "_wstart"
             for number in range(version + 1, delta.version() + 1):
                 changes = pa.table(delta.load_cdf(number, number)).to_pylist()
-                for change in sorted(changes, key=lambda one: one[time]):  # noqa: B023  (called at once)
+                for change in sorted(changes, key=lambda one: one[time]):
                     self._record_change(second, stream, change)
             self._versions[table, stream] = delta.version()
 

@@ -356,8 +356,8 @@ def format_page(title: str, source: str, *parts: str) -> str:
 
 
 def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(row) for row in rows)]
-    return "\n".join(f"| {line} |" for line in lines)
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
+    return "\n".join((lines[0], "|" + "---|" * len(head), *lines[1:]))
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
