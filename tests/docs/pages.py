@@ -1,11 +1,11 @@
 """The project's Markdown pages and the code blocks in them.
 
-A snippet is a fenced block whose first word names its language; `sql iotdb` is SQL of the IoTDB dialect, and `sql timeline` is
-played with a clock (`replay.py`). An `ipython` block is a cell of a notebook. A `python` block with the name of a file
-becomes that file. A `text` or `json` block that follows a snippet is its expected output. A block that no test can run has the
-comment `<!-- not run: reason -->` in the line before it. Those that `test_iotdb_page.py` runs if there is a server have `<!-- not
-run: runs with an IoTDB server -->`. Those that `test_broker_pages.py` runs have `<!-- not run: runs with a broker -->`. Those of
-pages about clients, which tests of doors run, have `<!-- not run: runs with an open door -->`.
+A snippet is a fenced block whose first word names its language; `sql iotdb` is SQL of the IoTDB dialect. An `ipython` block is a
+cell of a notebook. A `python` block with the name of a file becomes that file. A `text` or `json` block that follows a snippet is
+its expected output. A block that no test can run has the comment `<!-- not run: reason -->` in the line before it. Those that
+`test_iotdb_page.py` runs if there is a server have `<!-- not run: runs with an IoTDB server -->`. Those that
+`test_broker_pages.py` runs have `<!-- not run: runs with a broker -->`. Those of pages about clients, which tests of doors run,
+have `<!-- not run: runs with an open door -->`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plays the examples of `docs/guides/triggers.md` with a clock, each in a home of its own, and records what is committed."""
+"""Plays the examples of the timelines with a clock, each in a home of its own, and records what is committed."""
 
 from __future__ import annotations
 

@@ -27,7 +27,6 @@ from headrace.service.endpoint import sql_runner
 from headrace.settings import Settings, load
 from headrace.sql import parse_script
 from tests.docs.pages import ROOT, Block
-from tests.docs.timelines import TIMELINE, play
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -89,7 +88,7 @@ class SnippetRunner:
         run_language["ipython"] = self._run_cell
         if block.name == "iotdb":
             run_language["sql"] = self._run_tree_sql
-        output = play(block)[0] if block.name == TIMELINE else run_language[block.language](block.text)
+        output = run_language[block.language](block.text)
         if block.expected is None:
             assert ERROR_PREFIX not in output, output
             assert block.language == "sh" or not output.strip(), f"the page does not show the output\n\n{output}"

@@ -12,9 +12,14 @@ OPTIONS = {
 
 
 def test_every_picture_shows_what_its_example_does() -> None:
-    drawn = {picture.file: draw(picture.title, timeline) for picture, timeline in run_examples()}
+    runs = list(run_examples())
+    drawn = {picture.file: draw(picture.title, replay.timeline) for picture, replay in runs}
 
+    for picture, replay in runs:
+        assert [line.strip() for line in replay.lines] == (picture.block.expected or "").splitlines(), picture.block.location
     assert {file.stem for file in drawn} == OPTIONS
+    links = {f"![{picture.title}]({picture.file.relative_to(PAGE.parent)})" for picture, _ in runs}
+    assert [link for link in sorted(links) if link not in PAGE.read_text()] == []
     stale = [str(file.relative_to(ROOT)) for file, text in drawn.items() if not file.exists() or file.read_text() != text]
     assert stale == [], "run `make docs`"
     assert set(PAGE.parent.glob("triggers/*.svg")) == set(drawn)

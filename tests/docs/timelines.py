@@ -1,4 +1,4 @@
-"""The pictures of `docs/guides/triggers.md`, drawn from what the examples of the page do.
+"""The pictures of `docs/guides/triggers.md`, drawn from what the examples in `timelines.md` do.
 
 An image link with a block of `sql timeline` below it is a picture of that block: of its statements, and of the commits that its
 streams make. `python -m tests.docs.timelines` writes the pictures.
@@ -6,7 +6,6 @@ streams make. `python -m tests.docs.timelines` writes the pictures.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from tests.docs.pages import ROOT, Block, parse_blocks
 from tests.docs.replay import Replay
 
 PAGE: Final = ROOT / "docs/guides/triggers.md"
+EXAMPLES: Final = ROOT / "tests/docs/timelines.md"
 IMAGE: Final = re.compile(r"!\[(.+)\]\((.+\.svg)\)")
 TIMELINE: Final = "timeline"
 """The second word of the fence of an example."""
@@ -105,29 +105,22 @@ class Axis:
         return [self.x(last) + BREAK_WIDTH / 2 for _, last in self.spans[:-1]]
 
 
-def pictures(page: Path = PAGE) -> list[Picture]:
-    """Return the pictures of the page whose example is below them."""
-    blocks = [block for block in parse_blocks(page) if block.name == TIMELINE]
-    lines = page.read_text().splitlines()
+def pictures() -> list[Picture]:
+    """Return the pictures, each with the example below it."""
+    blocks = [block for block in parse_blocks(EXAMPLES) if block.name == TIMELINE]
+    lines = EXAMPLES.read_text().splitlines()
     found = []
     for block in blocks:
         image = next((match for line in reversed(lines[: block.line]) if (match := IMAGE.fullmatch(line))), None)
         if image is not None:
-            found.append(Picture(image[1], page.parent / image[2], block))
+            found.append(Picture(image[1], PAGE.parent / image[2], block))
     return found
 
 
-def run_examples(page: Path = PAGE) -> Iterator[tuple[Picture, list[tuple[Any, ...]]]]:
-    """Run each example, and yield its picture with the timeline that it left."""
-    for picture in pictures(page):
-        yield picture, play(picture.block)[1]
-
-
-@functools.cache
-def play(block: Block) -> tuple[str, list[tuple[Any, ...]]]:
-    """Run an example; return what the page shows of it, and the timeline that it left."""
-    replay = Replay(block.text)
-    return "\n".join(replay.lines), replay.timeline
+def run_examples() -> Iterator[tuple[Picture, Replay]]:
+    """Run each example, and yield its picture with what happened."""
+    for picture in pictures():
+        yield picture, Replay(picture.block.text)
 
 
 def draw(title: str, timeline: Sequence[tuple[Any, ...]]) -> str:
@@ -286,9 +279,9 @@ def document(title: str, height: float, parts: Sequence[str]) -> str:
 
 def main() -> None:
     """Write all pictures."""
-    for picture, timeline in run_examples():
+    for picture, replay in run_examples():
         picture.file.parent.mkdir(exist_ok=True)
-        picture.file.write_text(draw(picture.title, timeline))
+        picture.file.write_text(draw(picture.title, replay.timeline))
 
 
 if __name__ == "__main__":
