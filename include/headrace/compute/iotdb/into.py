@@ -21,7 +21,7 @@ from headrace.sql.iotdb.paths import NODE_RULE
 
 LEVEL: Final = re.compile(r"\$\{(\w+)\}")
 COPY: Final = "::"
-HINT: Final = "docs/reference/iotdb.md says how INTO maps columns"
+HINT: Final = "docs/reference/statements-iotdb.md has the syntax of INTO"
 
 
 @dataclass(frozen=True, slots=True)
