@@ -90,6 +90,7 @@ def functions_page() -> str:
     from headrace.compute.tdengine.scalars_time import TIME_TABLE
 
     scalars = {"Mathematics": MATH_TABLE, "Text": TEXT_TABLE, "Time": TIME_TABLE}
+    aggregates = sorted(TDENGINE.functions_of_type(AggregateFunction), key=attrgetter("name"))
     return format_page(
         "Functions",
         "the tables in `include/headrace/compute/tdengine/`",
@@ -97,12 +98,9 @@ def functions_page() -> str:
         "x, y, z, … are the arguments in order; all but the first argument of an aggregate must be constants.",
         "## Aggregates",
         AGGREGATE_NOTES,
-        "*Selects a row*: other columns of the select list come from the row that the function selects. *Memory*: what a stream or "
-        "query keeps per window, a few numbers (fixed) or all values (rows).",
-        format_table(
-            ("Function", "Argument", "Result", "In streams", "Selects a row", "Memory"),
-            map(aggregate_row, sorted(TDENGINE.functions_of_type(AggregateFunction), key=attrgetter("name"))),
-        ),
+        f"{list_names(one for one in aggregates if one.selects)} select a row: other columns of the select list come from it. "
+        f"{list_names(one for one in aggregates if not one.bounded)} keep all values of a window, others a few numbers.",
+        format_table(("Function", "Argument", "Result", "In streams"), map(aggregate_row, aggregates)),
         LIBRARY_NOTES,
         "## Series functions",
         SERIES_NOTES,
@@ -245,9 +243,11 @@ def aggregate_row(function: AggregateFunction) -> tuple[str, ...]:
         describe_types(function),
         function.summary,
         {StreamUse.ANY: "yes", StreamUse.FORCED_CLOSE: "`FORCE_WINDOW_CLOSE`", StreamUse.NONE: "no"}[function.streams],
-        "yes" if function.selects else "",
-        "fixed" if function.bounded else "rows",
     )
+
+
+def list_names(functions: Iterable[DescribedFunction]) -> str:
+    return ", ".join(f"`{one.name}`" for one in functions)
 
 
 def scalar_row(function: ScalarFunction) -> tuple[str, str, str]:
