@@ -14,7 +14,7 @@ from headrace.udf import UDAF
 from tests.library.examples import ENTRY, PAGE
 
 PAGE_TEXT: Final = PAGE.read_text()
-ATTRIBUTE: Final = re.compile(r"^\| `([\w, ]+)` \|", re.MULTILINE)
+ATTRIBUTE: Final = re.compile(r"^- `([\w, ]+)`(?: \(|: )", re.MULTILINE)
 AGGREGATES: Final = {name: signature for name, signature in SIGNATURES.items() if signature.inputs is not None}
 
 
@@ -34,6 +34,5 @@ def test_a_name_leads_to_its_class(signature: Signature) -> None:
 @pytest.mark.parametrize("name", AGGREGATES)
 def test_parameters_are_in_the_order_of_the_reference(name: str) -> None:
     (text,) = (text for entry, _, text in ENTRY.findall(PAGE_TEXT) if entry == name)
-    before_examples, _, _ = text.partition("| Time |")
-    names = tuple(word for attribute in ATTRIBUTE.findall(before_examples) for word in attribute.split(", "))
+    names = tuple(word for attribute in ATTRIBUTE.findall(text) for word in attribute.split(", "))
     assert AGGREGATES[name].attributes == names
