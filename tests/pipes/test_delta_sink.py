@@ -146,3 +146,30 @@ def test_a_folder_with_another_table_is_refused(tmp_path: Path) -> None:
 def test_the_table_has_to_be_named() -> None:
     with pytest.raises(ProgrammingError, match=r"1107: sink.uri must be specified"):
         delta.validate(PipeAttributes({"sink": "delta-sink"}))
+
+
+def one_row(number: int) -> InsertEvent:
+    return InsertEvent(data_of([(("root.p.d1", number), number, None)]))
+
+
+@pytest.mark.parametrize("by_day", [True, False])
+def test_a_commit_reads_no_file_of_other_times(tmp_path: Path, by_day: bool) -> None:
+    sink = DeltaSink(DeltaOptions(str(tmp_path), by_day), unlimited())
+    sink.handshake()
+    for number in range(5):
+        sink.transfer(Delivery("pipe", number, [one_row(10 * number)]))
+    (merge,) = DeltaTable(str(tmp_path)).history(1)
+    assert (merge["operation"], merge["operationMetrics"]["num_target_files_scanned"]) == ("MERGE", 0)
+    sink.transfer(Delivery("pipe", 5, [InsertEvent(data_of([(("root.p.d1", 20), 7, None)]))]))
+    assert stored_points(tmp_path)["root.p.d1", 20, "a"] == 7
+
+
+@pytest.mark.parametrize("by_day", [True, False])
+def test_files_do_not_grow_with_commits(tmp_path: Path, by_day: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "COMPACTED_COMMITS", 8)
+    sink = DeltaSink(DeltaOptions(str(tmp_path), by_day), unlimited())
+    sink.handshake()
+    for number in range(40):
+        sink.transfer(Delivery("pipe", number, [one_row(number)]))
+        assert len(DeltaTable(str(tmp_path)).file_uris()) <= 8
+    assert stored_points(tmp_path) == {("root.p.d1", number, "a"): number for number in range(40)}

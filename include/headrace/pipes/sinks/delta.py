@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,13 +18,23 @@ from headrace.errors import FencedError, StorageError
 from headrace.pipes.attributes import PipeAttributes, pipe_error
 from headrace.pipes.events import DEVICE, TIME, DeleteEvent, Event, InsertEvent
 from headrace.pipes.plugins import Delivery, PipeContext, Sink
-from headrace.pipes.sinks.delta_layouts import DAY, Layout, find_layout
+from headrace.pipes.sinks.delta_layouts import DAY, Layout, OwnLayout, find_layout
 from headrace.storage.delta.handles import first_line, open_table
 from headrace.storage.object_store import delta_options
 from headrace.storage.types import MICROSECONDS
 
+logger = logging.getLogger(__name__)
+
 EPOCH: Final = "#epoch"
 """Follows the id of a pipe in the name of the transaction that has the epoch of its driver."""
+COMPACTED_COMMITS: Final = 64
+"""Commits after which their small files are joined."""
+SMALL_FILE_BYTES: Final = 8 << 20
+"""Files of this size are joined no more, so that a row is rewritten a few times only."""
+VACUUM_S: Final = 3_600.0
+"""How often files that were replaced are removed, once they are older than `HISTORY`."""
+HISTORY: Final = "interval 1 days"
+PROPERTIES: Final = {"delta.deletedFileRetentionDuration": HISTORY, "delta.logRetentionDuration": HISTORY}
 NULL_IF_DELETED: Final = "CASE WHEN s.{0} IS NOT NULL THEN NULL ELSE t.{0} END"
 """What remains of a column's value when the rows to erase have one there."""
 
@@ -71,6 +83,9 @@ class DeltaSink:
         self._options = options
         self._egress = egress
         self._storage = delta_options(options.uri)
+        # Commits since small files were joined, and when replaced files are removed next, on the monotonic clock.
+        self._commits = 0
+        self._vacuum_at = 0.0
 
     def handshake(self) -> None:
         """Check that the folder holds a table of this sink, or that one can be created there."""
@@ -96,6 +111,23 @@ class DeltaSink:
         for number, event in enumerate(events, start=1):
             ends = delivery.is_last and number == len(events)
             self._commit(layout, event, transactions_of(delivery, ends=ends))
+            self._commits += 1
+        if self._commits >= COMPACTED_COMMITS and isinstance(layout, OwnLayout):
+            self._commits = 0
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Join small files, of which each commit adds one, and remove those that were replaced long ago: nobody else does.
+
+        What fails now, such as beside another writer, is done after the next commits.
+        """
+        try:
+            self._open().optimize.compact(target_size=SMALL_FILE_BYTES)
+            if time.monotonic() >= self._vacuum_at:
+                self._vacuum_at = time.monotonic() + VACUUM_S
+                self._open().vacuum(dry_run=False)
+        except (DeltaError, OSError, StorageError) as error:
+            logger.warning("files of %s are joined later: %s", self._options.uri, first_line(error))
 
     def close(self) -> None:
         """Do nothing."""
@@ -113,6 +145,7 @@ class DeltaSink:
                 self._options.uri,
                 pa.schema(fields),
                 mode="ignore",
+                configuration=PROPERTIES,
                 partition_by=[DAY] if self._options.by_day else None,
                 storage_options=self._storage,
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -26,6 +27,7 @@ from headrace.storage.values.scalars import TimeContext, stored_units_per_tick
 
 DAY: Final = "day"
 RESERVED: Final = (TIME, DEVICE, DAY)
+STATISTICS_UNIT: Final = timedelta(milliseconds=1)
 ROWS: Final = "/rows"
 TAGS: Final = "/tags"
 """What the folders of a supertable's rows and tags end with."""
@@ -90,9 +92,7 @@ class OwnLayout:
     def conditions(self, rows: pa.Table) -> Iterator[str]:
         """See `Layout`."""
         yield from (f"t.{name} = s.{name}" for name in self.keys)
-        for name in (DAY,) if self.by_day else ():
-            ends = pc.min_max(rows[name])
-            yield f"t.{name} >= '{ends['min'].as_py()}' AND t.{name} <= '{ends['max'].as_py()}'"
+        yield from (between(name, rows[name]) for name in ((DAY, TIME) if self.by_day else (TIME,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +145,19 @@ class SupertableLayout:
     def conditions(self, rows: pa.Table) -> Iterator[str]:
         """See `Layout`."""
         yield from (f"t.{name} = s.{name}" for name in self.keys)
-        ends = pc.min_max(rows[self.time])
-        yield f"t.{self.time} >= '{ends['min'].as_py().isoformat()}' AND t.{self.time} <= '{ends['max'].as_py().isoformat()}'"
+        yield between(self.time, rows[self.time])
+
+
+def between(name: str, values: pa.ChunkedArray) -> str:
+    """Return the condition that a column of the table is within the range of some days or times.
+
+    Statistics of files cut times to milliseconds, so that one of later microseconds may seem to end before.
+    """
+    ends = pc.min_max(values)
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    if pa.types.is_timestamp(values.type):
+        low -= STATISTICS_UNIT
+    return f"t.{name} >= '{low.isoformat()}' AND t.{name} <= '{high.isoformat()}'"
 
 
 def last_values(columns: dict[str, Any], keys: tuple[str, ...]) -> pa.Table:
