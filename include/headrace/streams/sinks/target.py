@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -15,7 +17,9 @@ from headrace.storage.row_matching import match_rows
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.marks import MARK, mark_values, marked_table
 from headrace.streams.sinks.target_groups import TargetGroups, convert_precision
-from headrace.streams.windows.change_batch import from_ticks
+from headrace.streams.windows.change_batch import from_ticks, to_ticks
+
+GROUP: Final = "_group"
 
 
 class TargetTable:
@@ -72,6 +76,25 @@ class TargetTable:
         index = stored.schema.get_field_index(target.timestamp.name)
         stored = stored.set_column(index, target.timestamp.name, stored[target.timestamp.name].cast(pa.int64()))
         return np.asarray(match_rows(keys, stored, keys.column_names) >= 0)
+
+    def windows_between(self, groups: pa.Table, first: int, last: int) -> pa.Table:
+        """Return `_group` and `_wstart` of the rows that the target has of some groups between two instants, both inclusive.
+
+        `_group` is the number of the group in the table. Starts are in ticks of the source, cut to the precision of the target.
+        """
+        target, (_, names) = self.plan.target, self.groups.identify(groups)
+        times = self.to_timestamps(pa.chunked_array([pa.array([first, last], pa.int64())])).cast(pa.int64()).to_pylist()
+        stored = self.context.tables.scan(
+            target,
+            columns=[target.series_key, target.timestamp.name],
+            tbnames=pc.unique(names.drop_null()).to_pylist(),
+            bounds=Bounds(*times),
+        )
+        starts = stored[target.timestamp.name]
+        if starts.type != (own := from_ticks(pa.chunked_array([pa.array([0])]), self.plan.query.precision).type):
+            starts = convert_precision(starts, own)
+        ticks = pa.array(to_ticks(starts, self.plan.query.precision))
+        return pa.table({GROUP: pc.index_in(stored[target.series_key], names), WSTART: ticks})
 
     def to_timestamps(self, ticks: pa.ChunkedArray) -> pa.ChunkedArray:
         """Convert instants in ticks of the source to timestamps of the target."""

@@ -26,6 +26,7 @@ from headrace.storage import Bounds
 from headrace.storage.row_matching import row_ids
 from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sinks.target import GROUP, TargetTable
 from headrace.streams.sources.stored import source_pieces
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.state.checkpoints import StreamState
@@ -50,6 +51,7 @@ from headrace.streams.windows.lateness import BatchSegments, append_state_window
 from headrace.streams.windows.recalculation import RecalculationScopes
 from headrace.streams.windows.results import result_of, unevicted_result
 from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, evict_windows, subtable_key
+from headrace.streams.windows.rewritten_rows import find_windows
 from headrace.streams.windows.scope_evaluation import add_marks, complete_scopes, evaluate_scopes
 from headrace.streams.windows.stored_rows import Ranges, in_ranges
 from headrace.streams.windows.window_sql import ROW
@@ -255,7 +257,31 @@ class MergedCommits:
 
         completed, scopes = complete_scopes(self.plan, segments, state.evicted_through, read)
         in_state = no_windows if state_windows is None or state_windows.num_rows == 0 else state_windows
-        return evaluate_scopes(self.plan, self.evaluation, completed, scopes, in_state, count)
+        evaluated = evaluate_scopes(self.plan, self.evaluation, completed, scopes, in_state, count)
+        return replace(evaluated, possibly_emitted=self._possibly_emitted(evaluated.possibly_emitted, completed, scopes))
+
+    def _possibly_emitted(self, rows: pa.Table, segments: BatchSegments, scopes: RecalculationScopes) -> pa.Table:
+        """Return the windows that the target may have of recalculated scopes, though they are not in state.
+
+        Merged rows do not tell where sessions began before rows joined or parted them, so the target is asked.
+        """
+        selected = scopes.needs_recalculation & scopes.maybe_evicted
+        if not isinstance(self.plan.query.window, SessionWindow) or not selected.any():
+            return rows
+        keys, group, first, last = (
+            key_columns(self.plan.query),
+            *(one[selected] for one in (scopes.group, scopes.first, scopes.last)),
+        )
+        numbers, members = np.unique(segments.group, return_index=True)
+        groups = segments.rows.take(pa.array(members[np.isin(numbers, group)]))
+        found = TargetTable(self.context, self.plan).windows_between(groups, int(first.min()), int(last.max()))
+        number, start = to_numpy(found[GROUP]).astype(np.int64), to_numpy(found[WSTART]).astype(np.int64)
+        order = np.lexsort((last, first, group))
+        own = numbers[np.isin(numbers, group)][number]
+        low, high = find_windows(group[order], first[order], last[order], own, start)
+        inside = pa.array(np.flatnonzero(high > low))
+        members_of = pa.array(number).take(inside)
+        return pa.table({name: groups[name].take(members_of) for name in keys} | {WSTART: found[WSTART].take(inside)})
 
     def _no_segments(self) -> pa.Table:
         return self.evaluation.assign_windows(source_schema(self.plan).empty_table())
