@@ -21,6 +21,7 @@ CASES: Final[dict[str, str]] = {
     "catch_up": "a live stream and one commit of millions of rows after another: its pace and memory",
     "many_streams": "many different streams on one source",
     "idle": "the CPU time of many streams that have nothing to do, against Structured Streaming",
+    "external": "streams over a Delta table of another writer, against one of Headrace",
     "virtual_tables": "a stream over a virtual table of ten tables, against one over a single table",
     "windows": "batch queries over windows, against PySpark and DuckDB",
     "trees": "queries in the IoTDB language, against PySpark, DuckDB and an IoTDB server",

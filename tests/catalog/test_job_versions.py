@@ -70,6 +70,7 @@ def test_the_statements_of_existing_jobs_become_their_first_versions(url: str) -
             connection.execute(text(f"DROP TABLE {table}"))
         for column in TOTALS:
             connection.execute(text(f"ALTER TABLE stream_metrics DROP COLUMN {column}"))
+        connection.execute(text("ALTER TABLE tables DROP COLUMN external"))
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))
     with Catalog.open(url) as catalog:
         expected = JobVersion(stream.id, 1, stream.created, stream.owner, stream.sql)

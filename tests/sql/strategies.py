@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from headrace.model import access_statements as access
+from headrace.model import external_statements as external
 from headrace.model import statements as model
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
+from headrace.model.external_tables import TIME_UNITS, ExternalFormat, OnChange
 from headrace.model.functions import MAX_STATE_BYTES
 from headrace.model.notifications import SUBSCRIBABLE_EVENTS, FailurePolicy, Notification
 from headrace.model.queries import (
@@ -40,7 +43,7 @@ names = st.sampled_from(
     ["a", "b1", "_wstart", "tbname", "time", "first", "count(*)", "select", "if", "ignore", "Now", "now", "a`b", "x y"]
 ) | text.filter(bool)
 table_names = st.builds(Name, st.none() | names, names)
-naturals = st.integers(0, 2**63)
+naturals = st.integers(0, 2**63 - 1)
 durations = st.builds(Duration, st.integers(0, 200), st.sampled_from(list(UNIT_NAMES)))
 numbers = st.integers(-(2**63), 2**64) | st.floats(allow_nan=False, allow_infinity=False)
 scalars = st.none() | st.booleans() | numbers | text
@@ -224,6 +227,25 @@ def _tables(draw: st.DrawFn) -> model.CreateTable:
     return model.CreateTable(draw(table_names), (first, *keyed), tags, draw(st.booleans()), draw(_maybe(text)), ttl_days=ttl_days)
 
 
+external_columns = st.builds(external.ExternalColumn, names, _maybe(types), _tuples(names, 0))
+external_tables = st.builds(
+    external.CreateExternalTable,
+    table_names,
+    _tuples(external_columns),
+    _tuples(external_columns, 0),
+    text,
+    format=st.sampled_from(ExternalFormat),
+    timezone=_maybe(text),
+    unit=_maybe(st.sampled_from(list(TIME_UNITS))),
+    on_change=_maybe(st.sampled_from(OnChange)),
+    comment=_maybe(text),
+    if_not_exists=st.booleans(),
+).flatmap(lambda one: st.just(one) if not one.tags else _tuples(names, 0).map(lambda series: replace(one, series=series)))
+external_tables = external_tables | st.builds(
+    lambda one, catalog: replace(one, location="", catalog=catalog, format=ExternalFormat.ICEBERG),
+    external_tables,
+    _tuples(names, 3, 4),
+)
 origins = st.builds(model.Origin, table_names, names)
 virtual_columns = columns.map(lambda column: Column(column.name, column.type))
 
@@ -330,6 +352,7 @@ plain_statements: st.SearchStrategy[model.Statement] = st.one_of(
             lambda options: tuple(options.items())
         ),
     ),
+    external_tables,
     st.builds(model.MaintainDatabase, databases, st.just(False)),
     st.builds(model.MaintainDatabase, databases, st.just(True), *([st.none() | text | st.integers(0, 2**50)] * 2)),
     st.builds(model.DropDatabase, databases, st.booleans()),

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from filelock import FileLock
@@ -16,7 +16,13 @@ from headrace.model.tables import TBNAME, Column, Database, Table, TableKind
 from headrace.model.time import Precision
 from headrace.model.types import DataType, TypeKind
 from headrace.storage import Tables
+from headrace.storage.delta.change_columns import COMMIT_VERSION
+from headrace.storage.delta.handles import rows_uri, spark_path
+from headrace.storage.delta.log import CHANGE_TYPE
 from headrace.storage.types import rows_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 TS = Column("ts", DataType(TypeKind.TIMESTAMP))
 POWER = Database("power")
@@ -89,3 +95,11 @@ class CountedLock:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+
+def changes_frame(spark: SparkSession, tables: Tables, table: Table, first: int, last: int) -> DataFrame:
+    """Return the changes of versions, both inclusive, as Spark reads them: the columns of `Changes.read`, in no order."""
+    reader = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", first)
+    rows = reader.option("endingVersion", last).load(spark_path(rows_uri(tables.uri, table)))
+    stored = [name for name in rows.columns if name not in (CHANGE_TYPE, COMMIT_VERSION, "_commit_timestamp")]
+    return rows.select(*stored, CHANGE_TYPE, COMMIT_VERSION)

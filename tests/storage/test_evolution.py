@@ -22,7 +22,7 @@ from headrace.model.types import DataType, TypeKind
 from headrace.storage import Tables
 from headrace.storage.delta.handles import rows_uri
 from headrace.storage.delta.log import CHANGE_TYPE
-from tests.storage.samples import METERS, POWER, START, file_locks, open_tables, read, rows
+from tests.storage.samples import METERS, POWER, START, changes_frame, file_locks, open_tables, read, rows
 from tests.support.racing import race
 
 if TYPE_CHECKING:
@@ -334,7 +334,7 @@ def test_spark_reads_rows_and_changes_across_added_columns(meters: Tables, spark
     assert sorted(tuple(row) for row in meters.frame(spark, wide).select("a", "c").collect()) == [(1, None), (2, "new")]
     assert [tuple(row) for row in meters.frame(spark, wide, version=1).select("a", "c").collect()] == [(1, None)]
     assert meters.frame(spark, METERS).columns == ["ts", "a", "b", TBNAME]
-    changed = meters.changes_frame(spark, METERS, 0, newest).select("a", "c", CHANGE_TYPE).collect()
+    changed = changes_frame(spark, meters, METERS, 0, newest).select("a", "c", CHANGE_TYPE).collect()
     assert sorted(tuple(row) for row in changed) == [(1, None, "insert"), (2, "new", "insert")]
     upserts = spark.createDataFrame(rows([{"ts": START + 1, "a": 20}, {"ts": START + 9, "a": 9}]))
     meters.frames.replace(METERS, POWER, upserts, None, None)

@@ -24,7 +24,7 @@ from headrace.storage.delta.maintenance import CHECK_VERSIONS
 from headrace.storage.delta.rewriting import MAX_COPIED_ROWS, MAX_READ_ROWS, rewrite
 from headrace.storage.delta.snapshots import Snapshot
 from headrace.storage.delta.written_rows import forget_written, keep_written
-from tests.storage.samples import METERS, POWER, Row, open_tables, read, rows
+from tests.storage.samples import METERS, POWER, Row, changes_frame, open_tables, read, rows
 from tests.support.racing import race
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def test_spark_reads_rows_and_changes(meters: Tables, spark: SparkSession) -> No
 
     frame = meters.frame(spark, METERS)
     assert [(row["a"], row["b"], row[TBNAME]) for row in frame.collect()] == [(2, None, "d1")]
-    feed = meters.changes_frame(spark, METERS, written.version, written.version)
+    feed = changes_frame(spark, meters, METERS, written.version, written.version)
     assert sorted((row["_change_type"], row["a"]) for row in feed.collect()) == [
         ("delete", 1),
         ("update_postimage", 2),

@@ -22,7 +22,7 @@ from headrace.storage.delta import spark_writes, staging
 from headrace.storage.delta.commits import stream_app
 from headrace.storage.loading import loader
 from headrace.storage.spark.functions import F
-from tests.storage.samples import METERS, POWER, TS, Row, open_tables, read, rows
+from tests.storage.samples import METERS, POWER, TS, Row, changes_frame, open_tables, read, rows
 from tests.support.racing import race
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_spark_reads_rows_and_changes_that_delta_rs_wrote(spark: SparkSession, t
         assert read(found, database=database) == read(tables.scan(METERS, version=version), database=database)
     ours, theirs = (
         tables.changes.read(METERS, 1, 3),
-        tables.changes_frame(spark, METERS, 1, 3).toArrow().cast(tables.changes.read(METERS, 1, 3).schema),
+        changes_frame(spark, tables, METERS, 1, 3).toArrow().cast(tables.changes.read(METERS, 1, 3).schema),
     )
     order = [("_commit_version", "ascending"), ("_change_type", "ascending"), ("ts", "ascending")]
     assert theirs.sort_by(order).equals(ours.sort_by(order))
@@ -100,7 +100,7 @@ def test_spark_reads_versions_that_are_older_than_the_history_that_others_may_ex
         os.utime(entry, (time.time() - 30 * 24 * 3_600,) * 2)
 
     assert meters.frame(spark, METERS, version=1).collect()[0]["a"] == 1
-    assert meters.changes_frame(spark, METERS, 1, 1).count() == 1
+    assert changes_frame(spark, meters, METERS, 1, 1).count() == 1
 
 
 def tables_agree(spark: SparkSession, tables: Tables) -> bool:
@@ -125,7 +125,7 @@ def test_spark_does_not_see_a_compaction_as_a_change(spark: SparkSession, meters
         meters.writer.write(METERS, POWER, rows([{"ts": ts, "a": ts}]))
     meters.maintenance.compact(METERS)
 
-    assert meters.changes_frame(spark, METERS, 1, 6).count() == 5
+    assert changes_frame(spark, meters, METERS, 1, 6).count() == 5
     assert tables_agree(spark, meters)
 
 
@@ -192,7 +192,7 @@ def test_spark_finds_tables_in_a_folder_of_an_odd_name(spark: SparkSession, tmp_
         tables.frames.replace(METERS, POWER, frame(spark, [{"ts": 1, "a": a}]), None, None)
 
     assert tables.frame(spark, METERS).count() == 1
-    assert tables.changes_frame(spark, METERS, 1, 2).count() == 3
+    assert changes_frame(spark, tables, METERS, 1, 2).count() == 3
 
 
 @pytest.fixture

@@ -8,6 +8,11 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import pyarrow as pa
+from deltalake import write_deltalake
 
 import headrace
 from headrace.model.loads import LoadRequest
@@ -16,6 +21,9 @@ from headrace.service.session import Session
 from headrace.service.stage import Stage
 from headrace.service.topics import backfills, loads, verifications
 
+LAKE: Final = TemporaryDirectory(prefix="headrace-lake-")
+"""A Delta table of another writer; it goes with the process."""
+write_deltalake(LAKE.name, pa.table({"t": pa.array([0], pa.timestamp("us", "UTC")), "v": [1], "m": ["a"]}))
 STREAM = "create stream other fill_history 1 into out2 as select _wstart, count(*) from readings interval(1m)"
 STATEMENTS = {
     "create database e": "create database e",
@@ -25,6 +33,7 @@ STATEMENTS = {
     "drop database gone": "drop database gone",
     "use d": "describe database d",
     "create table t (ts timestamp, a int)": "create table d.t",
+    f"create external stable lake (ts from t, v) tags (m) using delta at '{LAKE.name}'": "administer catalog",
     "drop stable readings": "drop table d.readings",
     "drop table dev1": "drop table d.dev1",
     "create table dev3 using readings tags ('east', 3)": "write table d.readings",

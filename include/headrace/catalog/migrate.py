@@ -23,7 +23,7 @@ from headrace.catalog.store import Store, is_sqlite, translated
 from headrace.errors import ConfigurationError
 from headrace.model.snodes import MAX_AHEAD_MS
 
-HEAD: Final = "0004"
+HEAD: Final = "0005"
 """The newest migration. A constant, because asking Alembic takes longer than the rest of opening a catalog."""
 
 OLDEST: Final = "0001"

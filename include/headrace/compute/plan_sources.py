@@ -41,8 +41,8 @@ class Scan:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags among the columns. Reading needs the tags table only if there are any."""
-        return tuple(name for name in self.columns if self.table.is_tag(name))
+        """The tags among the columns that are joined to the rows. Reading needs the tags table only if there are any."""
+        return tuple(name for name in self.columns if self.table.is_joined(name))
 
 
 @dataclass(frozen=True, slots=True)

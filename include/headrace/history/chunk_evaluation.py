@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,6 +27,7 @@ from headrace.model.positions import Offsets
 from headrace.model.tables import Table, TableKind
 from headrace.model.time import Precision
 from headrace.model.windows import WindowGrid
+from headrace.storage.delta.pruning import Bounds, as_stored_integers
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
 from headrace.storage.spark.functions import F
 from headrace.storage.spark.task_errors import has_raised
@@ -227,11 +228,18 @@ class ChunkEvaluation:
         if count == 0:
             return False
         if count <= self.context.settings.driver_rows:
-            rows = self.context.spark().createDataFrame(tables.changes.read(source, first, last))
+            pieces: Iterable[pa.Table] = [tables.changes.read(source, first, last)]
         else:
-            rows = tables.changes_frame(self.context.spark(), source, first, last)
-        name = source.timestamp.name
-        return self._of_series(rows).where(self._range_condition(start, self._last_instant(end), name)).limit(1).count() > 0
+            pieces = (piece for version in range(first, last + 1) for piece in tables.changes.stream(source, version))
+        bounds = Bounds.of_ticks(start, self._last_instant(end), self.plan.source_database.precision)
+        return any(self._has_rows(piece, source, bounds) for piece in pieces)
+
+    def _has_rows(self, rows: pa.Table, source: Table, bounds: Bounds) -> bool:
+        """Return whether some rows are of a range of times, and of the series."""
+        times = as_stored_integers(rows[source.timestamp.name])
+        rows = rows.filter(pc.and_(pc.greater_equal(times, bounds.low), pc.less_equal(times, bounds.high)))
+        mask = self.series.mask(rows[source.series_key].combine_chunks())
+        return rows.num_rows > 0 if mask is None else bool(mask.any())
 
     @property
     def _time_column(self) -> str:

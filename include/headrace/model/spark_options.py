@@ -64,6 +64,7 @@ RESERVED: Final = frozenset(
         "spark.sql.catalog.spark_catalog",
         "spark.sql.execution.arrow.pyspark.enabled",
         "spark.sql.extensions",
+        "spark.sql.legacy.parquet.nanosAsLong",
         "spark.sql.parquet.outputTimestampType",
         "spark.sql.session.timeZone",
         "spark.sql.warehouse.dir",

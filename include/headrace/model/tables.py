@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from headrace.model.external_tables import External
 from headrace.model.spans import Span
 from headrace.model.time import Duration, Precision
 from headrace.model.types import DataType
@@ -102,7 +103,8 @@ class Table:
 
     The first column is the timestamp; a second column with `is_key` completes the primary key (series key, ts, key). The series
     key is stored after the columns and is not one of them. A virtual table stores no rows, only the tags of its subtables: its
-    columns are those of other tables (`ColumnReference`), aligned by time.
+    columns are those of other tables (`ColumnReference`), aligned by time. An `external` table is read where another writer has it.
+    Its keys need not be unique, and its rows have their own tags.
     """
 
     database: str
@@ -112,6 +114,7 @@ class Table:
     kind: TableKind = TableKind.SUPER
     is_virtual: bool = False
     comment: str | None = None
+    external: External | None = None
 
     @property
     def id(self) -> TableId:
@@ -150,6 +153,10 @@ class Table:
     def is_tag(self, name: str) -> bool:
         """Return True if a tag has this name."""
         return any(tag.name == name for tag in self.tags)
+
+    def is_joined(self, name: str) -> bool:
+        """Return True if a tag has this name, and is joined to the rows by their series."""
+        return self.external is None and self.is_tag(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,8 +104,9 @@ class Statistics:
     def size(self, scan: Scan) -> TableStatistics | None:
         """Return the statistics of a large table; None for any other."""
         table, tables = scan.table, self.context.tables
-        # Only the rows of a tree tell its series, and a virtual table stores none.
-        if not self.large or table.kind is TableKind.TREE or table.is_virtual or tables.rows(table) < MIN_LARGE_TABLE_ROWS:
+        # Only the rows of a tree and of an external table tell their series, and a virtual table stores none.
+        has_list = table.kind is not TableKind.TREE and not table.is_virtual and table.external is None
+        if not self.large or not has_list or tables.rows(table) < MIN_LARGE_TABLE_ROWS:
             return None
         names = self.subtables(scan)
         if names.num_rows > MAX_ENCODED_SUBTABLES:

@@ -63,7 +63,7 @@ class LocalReader:
 
     def _stored_batches(self, scan: Scan, series: tuple[str, ...] | None, bounds: Bounds | None) -> Iterator[pa.Table]:
         table, types = scan.table, row_types(scan.table, scan.database.precision)
-        names = [name for name in scan.columns if not table.is_tag(name)]
+        names = [name for name in scan.columns if not table.is_joined(name)]
         is_long = any((column.type.length or 0) > LONG_TEXT for column in table.columns if column.name in names)
         max_rows = FEW_ROWS if is_long else max(FEW_ROWS, BATCH_CELLS // len(names))
         batches = self.context.tables.batches(table, names, series, bounds, max_rows=max_rows)

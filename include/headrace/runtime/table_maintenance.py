@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.context import Context
-from headrace.errors import Error
+from headrace.errors import Error, ExistsError
 from headrace.jobs.registry import is_known, kind_of
 from headrace.model.jobs import DesiredState, JobRecord
 from headrace.model.positions import source_id
@@ -76,9 +76,12 @@ def maintain_table(
     name, maintenance = f"{table.database}.{table.name}", context.tables.maintenance
     keep_hours = context.settings.maintenance_keep_hours
     adopt_subtables(context, table)
-    readers = waiting_readers(context, table)
-    compacted = maintenance.compact(table, bounds)
-    maintenance.announce_history(table, keep_hours)
+    if table.external is not None and not table.external.format.is_mirrored:
+        return MaintenanceResult(name, 0, 0)
+    readers, compacted = waiting_readers(context, table), 0
+    if table.external is None:
+        compacted = maintenance.compact(table, bounds)
+        maintenance.announce_history(table, keep_hours)
     job, oldest = min(readers.items(), key=lambda reader: reader[1], default=("", None))
     removed = maintenance.vacuum(table, keep_hours if retention_hours is None else retention_hours, oldest)
     is_behind = oldest is not None and oldest < context.tables.version(table)
@@ -138,9 +141,21 @@ def adopt_subtables(context: Context, table: Table) -> list[str]:
     """
     if table.kind is not TableKind.SUPER:
         return []
+    if table.external is not None:
+        return adopt_series(context, table)
     tagged = set(context.tables.tags.read(table)[TBNAME].to_pylist())
     names = [name for name in context.tables.tags.of_subtables(table)[TBNAME].to_pylist() if name not in tagged]
     return [name for name in names if _try_adopt(context, table, name)]
+
+
+def adopt_series(context: Context, table: Table) -> list[str]:
+    """Register the series of an external table that are not subtables yet, as far as their names are free; return these."""
+    names = context.catalog.subtables.missing(table.database, context.tables.tags.read(table)[TBNAME].to_pylist())
+    try:
+        context.catalog.subtables.add(table.database, table.name, names)
+        return names
+    except ExistsError:  # one of them is the name of a table
+        return [name for name in names if _try_adopt(context, table, name)]
 
 
 def _try_adopt(context: Context, table: Table, name: str) -> bool:

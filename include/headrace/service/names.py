@@ -63,8 +63,14 @@ def require_known(name: Name, session: PlanningContext) -> None:
         raise denied_table()
 
 
-def refuse_virtual(table: Table, name: Name) -> None:
-    """Raise `ProgrammingError` if a table is virtual: it stores no rows."""
+def refuse_unwritable(table: Table, name: Name) -> None:
+    """Raise `ProgrammingError` if a table is virtual or external: it stores no rows."""
+    if table.external is not None:
+        raise ProgrammingError(
+            f"{name.name} is an external table, which is only read",
+            hint=f"write to {table.external.location} by its own writer",
+            span=name.span,
+        )
     if table.is_virtual:
         raise ProgrammingError(
             f"{name.name} is a virtual table, whose rows are those of other tables",
@@ -77,11 +83,11 @@ def find_writable_table(name: Name, session: PlanningContext) -> tuple[Table, Da
     """Return the supertable or plain table of a name, with its database.
 
     Raises:
-        ProgrammingError: It is virtual.
+        ProgrammingError: It is virtual or external.
         NotSupportedError: It is a tree, whose series only its language changes.
     """
     table, database = find_table(name, session)
-    refuse_virtual(table, name)
+    refuse_unwritable(table, name)
     if table.kind is TableKind.TREE:
         raise NotSupportedError(
             f"{table.name} is the table of the tree {database.name}, which this dialect only reads",

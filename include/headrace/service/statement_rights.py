@@ -15,6 +15,7 @@ from headrace.model import pipe_plugin_statements as plugins
 from headrace.model import statements as tables
 from headrace.model import tree_statements as tree
 from headrace.model.access import ADMINISTRATOR, GranteeKind, Privilege
+from headrace.model.external_statements import CreateExternalTable
 from headrace.model.paths import PathPattern
 from headrace.model.statements import Explain, Statement
 from headrace.service.rights import ADMINISTER, Action, Right, globally, on_catalog, on_database, on_paths
@@ -55,7 +56,10 @@ GLOBAL: Final[Mapping[Privilege, tuple[type[Statement], ...]]] = {
     Privilege.EXTEND_TEMPLATE: (tree.AlterTemplate,),
 }
 """Statements that need a privilege which is not on paths."""
-ADMINISTRATIVE: Final = (tree.CreateTemplate, tree.DropTemplate, tree.SetTemplate, access.GrantTables, access.GrantSecret)
+ADMINISTRATIVE: Final = (
+    *(tree.CreateTemplate, tree.DropTemplate, tree.SetTemplate, access.GrantTables, access.GrantSecret),
+    CreateExternalTable,
+)
 
 
 def statement_rights(statement: Statement, user: str) -> Rights:

@@ -90,7 +90,7 @@ def tables(context: Context) -> CatalogRows:
     for table in all_tables(context):
         stable, kind = (table.name, "CHILD_TABLE") if table.tags else (None, "NORMAL_TABLE")
         comment = None if table.tags else table.comment
-        kind = f"VIRTUAL_{kind}" if table.is_virtual else kind
+        kind = f"VIRTUAL_{kind}" if table.is_virtual else f"EXTERNAL_{kind}" if table.external is not None else kind
         for subtable in context.catalog.subtables.all(table.database, table.name):
             ttl = ttls.get(table.database, {}).get(subtable.name, 0)
             rows.append((subtable.name, table.database, len(table.columns), stable, subtable.uid, ttl, kind, comment))

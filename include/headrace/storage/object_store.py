@@ -150,8 +150,14 @@ def write_whole(uri: str, parts: Sequence[bytes | memoryview | pa.Buffer], writt
 
 
 def locate(root: str, path: str) -> str:
-    """Return where a data file is: paths in a table's log are escaped, and below its root unless they have a scheme."""
-    return path if "://" in path else f"{root}/{unquote(path)}"
+    """Return where a data file is in its file system: paths in a table's log are escaped, and below its root, or URIs."""
+    return unquote(path.partition("://")[2]) if "://" in path else f"{root}/{unquote(path)}"
+
+
+def locate_file(uri: str, path: str) -> tuple[pafs.FileSystem, str]:
+    """Return the file system of a table's data file, and where it is in it. It may be in another one than the table."""
+    system, root = file_system(uri)
+    return (file_system(path)[0] if is_object_store(path) else system), locate(root, path)
 
 
 def check_exclusive_commits(root: str) -> None:

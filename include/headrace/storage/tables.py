@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,11 +17,13 @@ from headrace.storage.delta.changes import Changes
 from headrace.storage.delta.commits import committed_position
 from headrace.storage.delta.dataframe_writer import DataFrameWriter
 from headrace.storage.delta.evolution import Evolution
-from headrace.storage.delta.handles import Handles, normalize_root, rows_uri, stored_schema
+from headrace.storage.delta.external_frames import external_frame
+from headrace.storage.delta.external_source import ExternalSource
+from headrace.storage.delta.handles import Handles, normalize_root, rows_uri
 from headrace.storage.delta.maintenance import Maintenance
 from headrace.storage.delta.outbox import Outbox
 from headrace.storage.delta.pruning import Bounds
-from headrace.storage.delta.scans import Scans, declared_schema
+from headrace.storage.delta.scans import Scans, declared_schema, files_at
 from headrace.storage.delta.share_planning import Division, Footers
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange, Share, with_tags
 from headrace.storage.delta.subtable_names import SubtableNames
@@ -63,6 +66,13 @@ class Tables(Scans):
             LimitError: A type or column name cannot be stored.
         """
         creation.create_table(self.uri, table, database)
+
+    def create_external(self, table: Table, source: ExternalSource) -> Table:
+        """Create what an external table needs here, the log of files that have none, and return it with the id of its log."""
+        if table.external is None or not table.external.format.is_mirrored:
+            return table
+        table_id = creation.create_mirror(rows_uri(self.uri, table), source.schema, source.partitions)
+        return replace(table, external=replace(table.external, table_id=table_id))
 
     def check(self, table: Table, database: Database) -> None:
         """Raise `LimitError` if the table has types or column names that cannot be stored; `create` does so too."""
@@ -126,7 +136,7 @@ class Tables(Scans):
         its series; without `by_series` it has some row groups, or all rows of some `windows`, which may not overlap. Raises what
         `Footers.plan` does.
         """
-        tags = self.tags.read(table) if table.tags else None
+        tags = self.tags.read(table) if table.tags and table.external is None else None
         names = tags[table.series_key].to_pylist() if tags is not None else []
         shares = self._footers.plan(table, version, bounds, Division(tasks, series, names, by_series, windows), paths)
         if tags is None:
@@ -140,18 +150,22 @@ class Tables(Scans):
         Raises:
             NotSupportedError: The files do not define the rows alone.
         """
-        names = self.tags.read(table)[table.series_key].to_pylist() if table.tags else []
+        has_tags = bool(table.tags) and table.external is None
+        names = self.tags.read(table)[table.series_key].to_pylist() if has_tags else []
         return self._footers.series_ranges(table, version, names, rows)
 
     def frame(self, spark: SparkSession, table: Table, *, version: int | None = None) -> DataFrame:
-        """Rows as stored, as a DataFrame, now or as of a version: the declared columns and `tbname`; tags are not joined."""
-        with self._handles.reader(table).latest() as delta:
-            schema = declared_schema(table, stored_schema(delta))
-        return spark_writes.read_frame(spark, rows_uri(self.uri, table), schema, version)
+        """Rows as stored, as a DataFrame, now or as of a version: the declared columns and `tbname`.
 
-    def changes_frame(self, spark: SparkSession, table: Table, first: int, last: int) -> DataFrame:
-        """Return what `changes.read` does as a DataFrame, in no order."""
-        return spark_writes.read_changes_frame(spark, rows_uri(self.uri, table), first, last)
+        Tags are not joined; those of an external table are columns.
+        """
+        handle = self._handles.reader(table)
+        with handle.latest_snapshot() as newest:
+            schema = declared_schema(table, newest.schema)
+        if handle.external is not None:
+            handle.external.check_places(handle.uri, files_at(handle, version)[0]["path"].to_pylist())
+            return external_frame(spark, handle.uri, handle.external, version)
+        return spark_writes.read_frame(spark, handle.uri, schema, version)
 
     def loader(self, spark: Callable[[], SparkSession], table: Table, database: Database) -> Loader:
         """Return what loads files and DataFrames into a table; `spark` starts the session, and is called only for large ones."""

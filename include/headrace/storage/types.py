@@ -97,8 +97,9 @@ def declared_type(field: pa.Field) -> DataType:
 
 
 def rows_schema(table: Table, database: Database) -> pa.Schema:
-    """Stored columns of a table's rows: the declared ones in order, then `tbname`."""
-    return pa.schema([*(field(column, database.precision) for column in table.columns), pa.field(table.series_key, pa.string())])
+    """Stored columns of a table's rows: the declared ones in order, the tags of an external table, then `tbname`."""
+    columns = table.columns if table.external is None else (*table.columns, *table.tags)
+    return pa.schema([*(field(column, database.precision) for column in columns), pa.field(table.series_key, pa.string())])
 
 
 def row_types(table: Table, precision: Precision) -> dict[str, pa.DataType]:

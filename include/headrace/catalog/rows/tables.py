@@ -33,6 +33,7 @@ class _TableColumns(TypedColumns):
     comment: Named[str | None]
     subtable_drops: Named[int] = Column(BigInteger, server_default="0")
     created: Named[int] = Column(BigInteger)
+    external: Named[dict[str, Any] | None] = Column(JSON(none_as_null=True), nullable=True)
 
 
 TABLES = Table("tables", METADATA, _TableColumns, ForeignKeyConstraint(["database"], ["databases.name"], ondelete="CASCADE"))

@@ -109,12 +109,14 @@ class Environment:
 
 
 def scan_environment(scan: Scan, language: Language) -> Environment:
-    """Return columns, tags and series key of a table. `*` of a single series omits the tags."""
+    """Return columns, tags and series key of a table. `*` of a single series omits the tags.
+
+    Those of an external table are columns in all other respects: rows of one series may differ in them.
+    """
     precision, qualifier = scan.database.precision, scan.alias or scan.subtable or scan.table.name
-    tags = {tag.name for tag in scan.table.tags}
     columns = tuple(
-        replace(stored_column(column, qualifier, precision), starred=scan.subtable is None, tag=True)
-        if column.name in tags
+        replace(stored_column(column, qualifier, precision), starred=scan.subtable is None, tag=scan.table.is_joined(column.name))
+        if scan.table.is_tag(column.name)
         else stored_column(column, qualifier, precision)
         for column in (*scan.table.columns, *scan.table.tags)
     )

@@ -117,7 +117,7 @@ class DeltaSink:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Join small files, of which each commit adds one, and remove those that were replaced long ago: nobody else does.
+        """Join small files, of which each commit adds one, and remove those that were replaced long ago: no other process does.
 
         What fails now, such as beside another writer, is done after the next commits.
         """

@@ -101,7 +101,8 @@ class DatasetReader:
         )
 
     def _table_id(self, table: Table) -> DatasetId:
-        return file_id(rows_uri(self._context.settings.tables_uri, table))
+        location = None if table.external is None else table.external.location
+        return file_id(location or rows_uri(self._context.settings.tables_uri, table))
 
     def _column_table(self, column: ColumnId) -> DatasetId | None:
         """Return the dataset of a source column; None if its table is gone."""

@@ -31,7 +31,7 @@ from headrace.model.failpoints import failpoint
 from headrace.model.statements import AddColumn, AlterTable, CreateTable, DropColumn, ModifyColumn, RenameColumn, SetTableOptions
 from headrace.model.tables import Column, Database, Name, Table, TableKind
 from headrace.model.types import DataType, TypeKind
-from headrace.service.names import database_of, find_table, find_writable_table, with_span
+from headrace.service.names import database_of, find_table, find_writable_table, refuse_unwritable, with_span
 from headrace.service.rights import Action, on_table
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.subtables import set_ttl
@@ -192,6 +192,7 @@ def plan_ttl(name: Name, days: int, session: PlanningContext) -> Stage:
         table = catalog.tables.get(subtable.database, subtable.table)
     if table.is_virtual:
         raise ProgrammingError(f"{name.name} is a virtual table, which has no TTL", hint="drop it by DROP VTABLE", span=name.span)
+    refuse_unwritable(table, name)
     return set_ttl(table, [name.name], days)
 
 

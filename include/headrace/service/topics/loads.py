@@ -11,7 +11,7 @@ from headrace.model.paths import parse_path
 from headrace.model.progress import Progress, no_progress
 from headrace.model.tables import Database, Table, TableKind
 from headrace.model.trees import TREE_TABLE
-from headrace.service.names import database_of, parse_name, refuse_virtual
+from headrace.service.names import database_of, parse_name, refuse_unwritable
 from headrace.service.results import Result
 from headrace.service.rights import Action, Right, on_table
 from headrace.service.stage import PlanningContext, SessionState, Stage
@@ -38,7 +38,7 @@ def plan_load(session: PlanningContext, request: LoadRequest, progress: Progress
     database = context.catalog.databases.get(database_of(name, session))
     existing = context.catalog.subtables.find(database.name, [name.name]).get(name.name)
     table = context.catalog.tables.get(database.name, existing.table if existing else name.name)
-    refuse_virtual(table, name)
+    refuse_unwritable(table, name)
     rows_subtable = find_row_subtable(table, existing.name if existing else None, request.subtable, session)
     return [load_files(table, database, files, rows_subtable, size, file_format, progress)]
 

@@ -15,7 +15,7 @@ from headrace.model.expressions import Expression, Scalar
 from headrace.model.spans import Span
 from headrace.model.statements import Delete, Insert, InsertBlock, Now, RowValue, SubtableSpec, TagValue
 from headrace.model.tables import Database, Name, Subtable, Table, TableKind
-from headrace.service.names import database_of, find_table, find_writable_table, refuse_virtual
+from headrace.service.names import database_of, find_table, find_writable_table, refuse_unwritable
 from headrace.service.predicates import ALWAYS, Range, TimeRangeCompiler, split_conditions
 from headrace.service.results import Result
 from headrace.service.rights import Action, denied_table, on_table
@@ -154,7 +154,7 @@ def plan_delete(statement: Delete, session: PlanningContext) -> list[Stage]:
     subtable = find_subtables([statement.table], session).get(qualify_name(statement.table, session))
     owner = statement.table if subtable is None else Name(subtable.database, subtable.table)
     table, database = find_table(owner, session)
-    refuse_virtual(table, statement.table)
+    refuse_unwritable(table, statement.table)
     times, groups = split_conditions(statement.where, table)
     ranges = TimeRangeCompiler(catalog.databases.get(database.name), context.clock.now()).ranges(times)
     permitted, action = deletable_subtables(table, session)

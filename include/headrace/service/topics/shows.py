@@ -12,6 +12,7 @@ from typing import Any, Final
 from headrace.errors import NoDatabaseError, NotSupportedError, ProgrammingError
 from headrace.model.access import Privilege
 from headrace.model.expressions import Scalar
+from headrace.model.external_statements import definition
 from headrace.model.masking import masked
 from headrace.model.statements import (
     CreateDatabase,
@@ -174,6 +175,8 @@ def show_create_table(statement: Show, session: PlanningContext) -> Result:
     table, _ = find_table(statement.name, session)
     if table.is_virtual and table.kind is TableKind.PLAIN:
         return show_create_vtable(statement, session)
+    if table.external is not None:
+        return rows_result(("table", "create table"), [(table.name, to_sql(definition(table, table.external)))])
     name = Name(table.database, table.name)
     ttl_days = 0 if table.tags else session.context.catalog.expirations.days(table.database).get(table.name, 0)
     created = CreateTable(name, table.columns, table.tags, comment=table.comment, is_virtual=table.is_virtual, ttl_days=ttl_days)
@@ -272,7 +275,7 @@ READERS: Final[dict[str, Reader]] = {
     "users": lambda statement, session: Result(system_tables.users(session.context).like(statement.like)),
     "user privileges": lambda _, session: Result(system_tables.user_privileges(session.context)),
     "stables": list_stables,
-    "tables": partial(list_tables, ("NORMAL_TABLE", "CHILD_TABLE")),
+    "tables": partial(list_tables, ("NORMAL_TABLE", "CHILD_TABLE", "EXTERNAL_NORMAL_TABLE", "EXTERNAL_CHILD_TABLE")),
     "vtables": partial(list_tables, ("VIRTUAL_NORMAL_TABLE", "VIRTUAL_CHILD_TABLE")),
     "normal vtables": partial(list_tables, ("VIRTUAL_NORMAL_TABLE",)),
     "child vtables": partial(list_tables, ("VIRTUAL_CHILD_TABLE",)),

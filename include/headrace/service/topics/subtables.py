@@ -18,7 +18,7 @@ from headrace.model.spans import Span
 from headrace.model.statements import CreateSubtables, CreateSubtablesFromFile, SetTags, SubtableSpec
 from headrace.model.tables import Column, Database, Name, Subtable, Table, TableId, TableKind
 from headrace.runtime.table_removal import drop_subtables
-from headrace.service.names import check_name, database_of, find_table, with_span
+from headrace.service.names import check_name, database_of, find_table, refuse_unwritable, with_span
 from headrace.service.results import STRING, Result, rows_result
 from headrace.service.rights import Action, Right, on_table, table_securable
 from headrace.service.stage import PlanningContext, SessionState, Stage
@@ -127,6 +127,8 @@ def find_supertable(using: Name, session: PlanningContext) -> tuple[Table, Datab
     table, database = find_table(using, session)
     if table.kind is not TableKind.SUPER:
         raise ProgrammingError(f"{table.name} is a plain table, it has no subtables", hint="USING a supertable", span=using.span)
+    if table.external is not None:
+        refuse_unwritable(table, using)
     if table.is_virtual:
         raise ProgrammingError(
             f"{table.name} is a virtual supertable",
@@ -181,6 +183,8 @@ def plan_set_tags(statement: SetTags, session: PlanningContext) -> list[Stage]:
     if table.is_virtual is not statement.is_virtual:
         word, kind = ("VTABLE", "a virtual") if table.is_virtual else ("TABLE", "not a virtual")
         raise ProgrammingError(f"{name} is {kind} table", hint=f"ALTER {word} {name} SET TAG …", span=statement.table.span)
+    if table.external is not None:
+        refuse_unwritable(table, statement.table)
     spec = SubtableSpec(statement.table, Name(database_name, table.name), (), ())
     values = {find_tag(table, tag, spec).name: value for tag, value in statement.values}
     changed = tags_to_arrow(table, database, name, values, now=session.context.clock.now())

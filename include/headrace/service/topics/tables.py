@@ -11,7 +11,7 @@ from headrace.model.statements import CreateTable, DropTable
 from headrace.model.tables import Column, Database, Name, Table, TableKind
 from headrace.model.types import TypeKind
 from headrace.runtime.table_removal import drop_table
-from headrace.service.names import check_name, database_of, find_table
+from headrace.service.names import check_name, database_of, find_table, refuse_unwritable
 from headrace.service.rights import Action, on_table
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.databases import remove_leftovers
@@ -148,6 +148,8 @@ def plan_removal(name: Name, statement: DropTable, session: PlanningContext) -> 
         raise ProgrammingError(f"{name.name} is {kind} table", hint=f"DROP {word} {name.name}", span=name.span)
     if table.kind is TableKind.PLAIN:
         return remove_table(table, session.context)
+    if table.external is not None:
+        refuse_unwritable(table, name)
     catalog.subtables.check_unused(subtable.database, [subtable.name])
     return remove_subtable(subtable.name, table, database)
 
@@ -161,9 +163,11 @@ def plan_supertable_removal(name: Name, session: PlanningContext) -> Stage:
 
 def remove_table(table: Table, context: Context) -> Stage:
     described = f"drop table {table.database}.{table.name} with all its rows"
+    if table.external is not None:
+        described = f"drop external table {table.database}.{table.name}; its rows stay at {table.external.location}"
 
     def loses() -> list[str]:
-        rows = 0 if table.is_virtual else context.tables.rows(table)
+        rows = 0 if table.is_virtual or table.external is not None else context.tables.rows(table)
         return [f"{rows} rows of {table.database}.{table.name}"] if rows else []
 
     return Stage(on_table(Action.DROP, table), lambda: [described], lambda session: drop_table(session.context, table), loses=loses)

@@ -7,8 +7,8 @@ from typing import Final
 from headrace.model import access_statements as model
 from headrace.model.access import Grantee, GranteeKind, Privilege
 from headrace.sql.render import join_words, text_if
+from headrace.sql.tdengine.external_tables import TDengineExternalTables
 from headrace.sql.tdengine.render import expression_sql, statement_sql
-from headrace.sql.tdengine.virtual_tables import TDengineVirtualTables
 from headrace.sql.tdengine.words import LEXICAL_RULES
 
 USER: Final = "a user"
@@ -16,7 +16,7 @@ PRIVILEGES: Final = ("ALL", "READ", "WRITE")
 ANY: Final = "*"
 
 
-class TDengineAccess(TDengineVirtualTables):
+class TDengineAccess(TDengineExternalTables):
     """Parses statements about users and their privileges."""
 
     def _parse_create_user(self) -> model.CreateUser:

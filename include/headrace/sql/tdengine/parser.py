@@ -64,6 +64,7 @@ class Parser(TDengineAccess, TDengineStreams, TDengineFunctions):
         "STABLE": lambda self, _: self._parse_create_stable(),
         "TABLE": lambda self, _: self._parse_create_table(),
         "VTABLE": lambda self, _: self._parse_create_vtable(),
+        "EXTERNAL": lambda self, _: self._parse_create_external(),
         "STREAM": lambda self, start: self._parse_create_stream(start),
         "SNODE": lambda self, start: CreateSnode(self._parse_dnode(), self._span(start)),
         "FUNCTION": lambda self, start: self._parse_create_function(start),

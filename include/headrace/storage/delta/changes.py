@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
-from urllib.parse import unquote
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace import durable
 from headrace.errors import HistoryGoneError, InternalError, OffsetAheadError, StorageError
+from headrace.model.external_tables import OnChange
 from headrace.model.tables import Table
 from headrace.model.time import TickRanges
 from headrace.storage.delta.change_columns import as_changed, as_inserted, changes_schema
 from headrace.storage.delta.data_files import read_batches
+from headrace.storage.delta.external_rows import ExternalRows, path_of, reference
 from headrace.storage.delta.handles import Handle, Handles, first_line, translate_errors
 from headrace.storage.delta.log import (
     CHANGE_TYPE,
+    LoggedCommit,
     count_changed_rows,
     count_written_rows,
     files_exist,
@@ -28,7 +30,7 @@ from headrace.storage.delta.log import (
 from headrace.storage.delta.log_entries import LOG, is_local
 from headrace.storage.delta.pruning import Bounds, as_stored_integers
 from headrace.storage.delta.written_changes import WrittenChanges
-from headrace.storage.object_store import file_system
+from headrace.storage.object_store import locate_file
 
 PIECE_ROWS: Final = 500_000
 """Rows of a large commit that are in memory at a time; with a few columns, tens of megabytes."""
@@ -49,11 +51,17 @@ class InsertedRows:
     schema: pa.Schema
     series_key: str
     times: Bounds
+    external: ExternalRows | None = None
 
     def pieces(self) -> Iterator[pa.Table]:
         """Return the rows in the order of the files, with the columns of `Changes.read`, about `PIECE_ROWS` at a time."""
         paths, series = list(self.paths), (self.series_key, None)
-        batches = read_batches(self.uri, paths, self.schema, self.schema.names, None, series, max_rows=READ_ROWS, ahead=1)
+        batches = read_batches(
+            *(self.uri, paths, self.schema, self.schema.names, None, series),
+            max_rows=READ_ROWS,
+            ahead=1,
+            external=self.external,
+        )
         return (as_inserted(piece, self.version) for piece in gather(batches, PIECE_ROWS))
 
 
@@ -70,20 +78,25 @@ def gather(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _read_times(uri: str, path: str, name: str, schema: pa.Schema) -> Bounds | None:
+def _read_times(handle: Handle, path: str, name: str, schema: pa.Schema) -> Bounds | None:
     """Return the least and greatest timestamp of a data file from its footer, None if this does not have it."""
-    system, root = file_system(uri)
+    system, key = locate_file(handle.uri, path)
+    external = handle.external
+    stored = name if external is None else ".".join(external.sources[name])
     try:
-        footer = pq.read_metadata(f"{root}/{unquote(path)}", filesystem=system)
+        footer = pq.read_metadata(key, filesystem=system)
     except FileNotFoundError:
         return None
-    column, ends = footer.schema.to_arrow_schema().get_field_index(name), list[object]()
+    positions, ends = {footer.schema.column(number).path: number for number in range(footer.num_columns)}, list[object]()
+    if stored not in positions:
+        return None
     for group in range(footer.num_row_groups):
-        statistics = footer.row_group(group).column(column).statistics
+        statistics = footer.row_group(group).column(positions[stored]).statistics
         if statistics is None or not statistics.has_min_max:
             return None
         ends += [statistics.min, statistics.max]
-    values = as_stored_integers(pa.array(ends, schema.field(name).type)).to_pylist()
+    times = pa.array(ends, schema.field(name).type) if external is None else external.times_of(ends)
+    values = as_stored_integers(times).to_pylist()
     return Bounds(min(values), max(values)) if values else None
 
 
@@ -94,6 +107,31 @@ class CommitSize:
     changes: int
     written: int
     drops: bool = False
+
+
+def _paths(handle: Handle, actions: Iterable[dict[str, Any]]) -> list[str]:
+    """Return the files of actions as reads take them."""
+    paths = (action["path"] for action in actions)
+    if handle.external is None:
+        return list(paths)
+    return [reference(path, action.get("partitionValues")) for path, action in zip(paths, actions, strict=True)]
+
+
+def _followed(handle: Handle, commit: LoggedCommit) -> list[tuple[str | None, tuple[dict[str, Any], ...]]]:
+    """Return the changes of a commit that readers see: of an external table it may be left out if it does not only insert.
+
+    Raises:
+        HistoryGoneError: Readers stop at such a commit.
+    """
+    rule = OnChange.RECALCULATE if handle.external is None else handle.external.external.on_change
+    if rule is OnChange.RECALCULATE or not (commit.removed or commit.changed):
+        return commit.changes
+    if rule is OnChange.IGNORE:
+        return []
+    raise HistoryGoneError(
+        f"version {commit.version} of {handle.name} removes or replaces rows, and the table has ON CHANGE STOP",
+        hint="RESET STREAM computes the results again from the rows that there are now",
+    )
 
 
 def _check_range(handle: Handle, first: int, last: int, newest: int) -> None:
@@ -195,11 +233,14 @@ class Changes:
             commit = read_commit(handle.uri, version)
             if commit is None:
                 raise _removed_error(handle, version)
-            for change_type, actions in commit.changes:
+            for change_type, actions in _followed(handle, commit):
                 stored = schema if change_type else schema.append(pa.field(CHANGE_TYPE, pa.string()))
-                paths = [action["path"] for action in actions]
                 batches = read_batches(
-                    handle.uri, paths, stored, stored.names, None, series, encoded=False, max_rows=READ_ROWS, ahead=1
+                    *(handle.uri, _paths(handle, actions), stored, stored.names, None, series),
+                    encoded=False,
+                    max_rows=READ_ROWS,
+                    ahead=1,
+                    external=handle.external,
                 )
                 yield from (as_changed(rows, version, change_type) for rows in gather(batches, PIECE_ROWS))
         except (ValueError, pa.ArrowException, OSError) as error:
@@ -218,13 +259,14 @@ class Changes:
         commit = read_commit(handle.uri, version)
         if commit is None or commit.changed or commit.removed or any("deletionVector" in action for action in commit.added):
             return None
-        read = {action["path"]: _read_times(handle.uri, action["path"], table.timestamp.name, schema) for action in commit.added}
+        paths = _paths(handle, commit.added)
+        read = {path: _read_times(handle, path_of(path), table.timestamp.name, schema) for path in paths}
         times = {path: bounds for path, bounds in read.items() if bounds is not None}
         if not times or len(times) < len(read):
             return None
         bounds = Bounds(min(file.low for file in times.values()), max(file.high for file in times.values()))
         in_order = sorted(times, key=lambda path: (times[path].low, path))
-        return InsertedRows(handle.uri, version, tuple(in_order), schema, table.series_key, bounds)
+        return InsertedRows(handle.uri, version, tuple(in_order), schema, table.series_key, bounds, handle.external)
 
     def count(self, table: Table, first: int, last: int) -> int:
         """Return the number of rows of `read`, from the log without reading data files."""
@@ -234,7 +276,7 @@ class Changes:
             commit = read_commit(handle.uri, version)
             if commit is None:
                 raise _removed_error(handle, version)
-            total += count_changed_rows(handle.uri, commit)
+            total += count_changed_rows(handle.uri, commit) if _followed(handle, commit) else 0
         return total
 
     def size(self, table: Table, version: int) -> CommitSize:
@@ -243,6 +285,8 @@ class Changes:
         commit = read_commit(handle.uri, version)
         if commit is None:
             raise _removed_error(handle, version)
+        if not _followed(handle, commit):
+            return CommitSize(0, 0, commit.drops)
         return CommitSize(count_changed_rows(handle.uri, commit), count_written_rows(handle.uri, commit), commit.drops)
 
     def deleted_ranges(self, table: Table, version: int) -> TickRanges:

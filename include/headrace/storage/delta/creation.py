@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,7 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
 from headrace import durable
-from headrace.errors import ExistsError, LimitError
+from headrace.errors import ExistsError, LimitError, NotSupportedError
 from headrace.model.tables import Database, Table, TableKind
 from headrace.storage.delta.handles import folder_uri, open_table, rows_uri, stored_schema, table_uri, tags_uri, translate_errors
 from headrace.storage.delta.history import history_properties
@@ -33,12 +34,30 @@ CHECKPOINT_INTERVAL_VERSIONS: Final = 100
 
 
 def create_table(root: str, table: Table, database: Database) -> None:
-    """Create the Delta tables of a table. Empty ones, which an interrupted creation leaves, are reused or replaced."""
+    """Create the Delta tables of a table; an external one has none here.
+
+    Empty ones, which an interrupted creation leaves, are reused or replaced.
+    """
     check_storable(table, database)
     with translate_errors(f"table {table.database}.{table.name}"):
+        if table.external is not None:
+            return
         if table.kind is TableKind.SUPER:
             _ensure(tags_uri(root, table), tags_schema(table, database), (table.series_key,), change_feed=False)
         _ensure(rows_uri(root, table), rows_schema(table, database), table.primary_key, change_feed=True)
+
+
+def create_mirror(uri: str, schema: pa.Schema, partitions: Sequence[str]) -> str:
+    """Create a table that names files of another writer, replacing one that an interrupted creation left, and return its id."""
+    if not is_local(uri):
+        raise NotSupportedError(
+            "files of other writers are only read if HEADRACE_WAREHOUSE is a folder", hint="write the rows to a Delta table"
+        )
+    _remove(uri)
+    properties: dict[str, str | None] = {CHECKPOINT_INTERVAL: str(CHECKPOINT_INTERVAL_VERSIONS), **history_properties()}
+    delta = DeltaTable.create(uri, schema, partition_by=list(partitions), configuration=properties)
+    sync_created(uri)
+    return str(delta.metadata().id)
 
 
 def check_storable(table: Table, database: Database) -> None:

@@ -20,7 +20,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from headrace.errors import ConfigurationError, ConflictError, NotFoundError, NotSupportedError, StorageError
-from headrace.model.tables import Table
+from headrace.model.tables import Table, TableId
+from headrace.storage.delta.external_rows import ExternalRows
 from headrace.storage.delta.key_digests import KeyDigests
 from headrace.storage.delta.log_entries import (
     CHECKED_ENTRIES,
@@ -115,6 +116,9 @@ class Handle:
     not wait for a long commit.
     """
 
+    external: ExternalRows | None = None
+    """How rows are read if another writer has the table; as of the last version that was read."""
+
     def __init__(self, uri: str, name: str, written: CachedRows | None = None, keys: CachedRows | None = None) -> None:
         """Create a handle of a table that is opened on first use.
 
@@ -143,6 +147,7 @@ class Handle:
     def latest(self) -> Iterator[DeltaTable]:
         """Yield the table at its newest version, exclusively."""
         with self._mutex, translate_errors(self.name):
+            self._follow_source()
             delta = self._refresh()
             try:
                 yield delta
@@ -153,7 +158,15 @@ class Handle:
     def latest_snapshot(self) -> Iterator[Snapshot]:
         """Yield the newest version, exclusively. After most commits to a local table that takes no call of delta-rs."""
         with self._mutex, translate_errors(self.name):
-            yield self._followed() or self._read_snapshot()
+            self._follow_source()
+            yield self.as_rows(self._followed() or self._read_snapshot())
+
+    def as_rows(self, snapshot: Snapshot) -> Snapshot:
+        """Return a version with the files and columns of the table's rows: not those that are stored if another writer has it."""
+        return snapshot
+
+    def _follow_source(self) -> None:
+        """Have the log say what has changed in the files of another writer, who does not write it."""
 
     def _read_snapshot(self) -> Snapshot:
         delta = self._refresh()
@@ -187,6 +200,7 @@ class Handle:
     def version(self) -> int:
         """Return the newest version at low cost: on an object store, a table that was created again is noticed a little later."""
         with self._mutex, translate_errors(self.name):
+            self._follow_source()
             if is_local(self.uri) and self._delta is not None and self._is_same_log(self._delta):
                 return self._find_newest(self._delta.version())
             delta, is_verified = self._delta, time.monotonic() < self._verified + MAX_UNVERIFIED_S
@@ -242,6 +256,7 @@ class Handle:
             self._transactions.forget()
             with explain_damage(self.uri, self.name):
                 delta = self._delta = open_table(self.uri)
+            self._check_identity(delta)
             check_entries(self.uri, self.name, delta.version() - CHECKED_ENTRIES + 1, delta.version())
         elif self._has_newer_version(delta):
             read = delta.version()
@@ -251,6 +266,9 @@ class Handle:
         self._remember(delta)
         self._verified = time.monotonic()
         return delta
+
+    def _check_identity(self, delta: DeltaTable) -> None:
+        """Raise an error if another writer has made its table again."""
 
     def _remember(self, delta: DeltaTable) -> None:
         version = delta.version()
@@ -376,16 +394,24 @@ class Handles:
     def __init__(self, uri: str) -> None:
         self.uri = uri.rstrip("/")
         self._open: dict[tuple[str, str], Handle] = {}
+        self._external_tables: dict[TableId, tuple[Table, Handle]] = {}
         self._mutex = threading.Lock()
         self._written = cached_rows()
         self._keys = cached_rows()
 
     def reader(self, table: Table) -> Handle:
         """Return the handle for reading a table's rows."""
+        if table.external is not None:
+            return self._external(table)
         return self._handle("reader", rows_uri(self.uri, table), f"table {table.database}.{table.name}")
 
     def writer(self, table: Table) -> Handle:
-        """Return the handle for writing a table's rows."""
+        """Return the handle for writing a table's rows; raise `NotSupportedError` for an external table."""
+        if table.external is not None:
+            raise NotSupportedError(
+                f"{table.database}.{table.name} is an external table, which is only read",
+                hint=f"write to {table.external.location} by its own writer",
+            )
         return self._handle("writer", rows_uri(self.uri, table), f"table {table.database}.{table.name}")
 
     def tags(self, table: Table) -> Handle:
@@ -397,6 +423,19 @@ class Handles:
         with self._mutex:
             for key in [key for key in self._open if key[1] in (rows_uri(self.uri, table), tags_uri(self.uri, table))]:
                 del self._open[key]
+            self._external_tables.pop(table.id, None)
+
+    def _external(self, table: Table) -> Handle:
+        """Return the handle of an external table, which depends on what it was created with."""
+        from headrace.storage.delta.external_handles import ExternalHandle
+
+        assert table.external is not None
+        with self._mutex:
+            kept = self._external_tables.get(table.id)
+            if kept is None or kept[0] != table:
+                handle = ExternalHandle(rows_uri(self.uri, table), f"table {table.database}.{table.name}", table, table.external)
+                kept = self._external_tables[table.id] = (table, handle)
+            return kept[1]
 
     def _handle(self, purpose: str, uri: str, name: str) -> Handle:
         with self._mutex:
@@ -427,7 +466,9 @@ def table_uri(root: str, table: Table) -> str:
 
 
 def rows_uri(root: str, table: Table) -> str:
-    return f"{table_uri(root, table)}/rows"
+    """Return where the Delta table of a table's rows is."""
+    is_direct = table.external is not None and not table.external.format.is_mirrored
+    return table.external.location if is_direct and table.external is not None else f"{table_uri(root, table)}/rows"
 
 
 def tags_uri(root: str, table: Table) -> str:

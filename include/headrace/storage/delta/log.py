@@ -22,7 +22,7 @@ from headrace import durable
 from headrace.model.time import TickRanges
 from headrace.storage.delta.commits import DELETED_RANGES, DROPS, MARKER
 from headrace.storage.delta.log_entries import LOG, WRITTEN, file_exists, log_file, read_file
-from headrace.storage.object_store import file_system
+from headrace.storage.object_store import file_system, locate_file
 
 if TYPE_CHECKING:
     from headrace.storage.delta.snapshots import Snapshot
@@ -150,18 +150,16 @@ def _count_file_rows(uri: str, action: dict[str, Any]) -> int:
     statistics = json.loads(action.get("stats") or "{}")
     if "numRecords" in statistics:
         return int(statistics["numRecords"])
-    system, root = file_system(uri)
+    system, key = locate_file(uri, action["path"])
     try:
-        return int(pq.read_metadata(f"{root}/{unquote(action['path'])}", filesystem=system).num_rows)
+        return int(pq.read_metadata(key, filesystem=system).num_rows)
     except FileNotFoundError:
         return 0
 
 
 def files_exist(uri: str, paths: list[str]) -> bool:
-    system, root = file_system(uri)
-    return all(
-        info.type is not pafs.FileType.NotFound for info in system.get_file_info([f"{root}/{unquote(path)}" for path in paths])
-    )
+    located = [locate_file(uri, path) for path in paths]
+    return all(system.get_file_info(key).type is not pafs.FileType.NotFound for system, key in located)
 
 
 def can_write_entry(snapshot: Snapshot) -> bool:

@@ -149,9 +149,11 @@ class Maintenance:
 
         `oldest` is the offset of the reader that is farthest behind. Its version, and the changes after it, stay.
         """
-        newest, handle = self._newest(table), self._handles.writer(table)
+        handle = self._handles.reader(table)
+        with handle.latest_snapshot() as newest:
+            live = newest.files["path"].to_pylist()
         with translate_errors(handle.name):
-            return remove_history(handle.uri, newest.files["path"].to_pylist(), hours, oldest)
+            return remove_history(handle.uri, live, hours, oldest)
 
     def commit_ages(self, table: Table) -> Mapping[int, int]:
         """Return for how many ms each version has been there whose log entry is kept, as the storage says."""

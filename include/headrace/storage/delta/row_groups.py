@@ -62,14 +62,13 @@ def read_footer(uri: str, system: pafs.FileSystem, key: str, *, encoded: bool) -
     fragment.ensure_complete_metadata()
     metadata = fragment.metadata
     column = metadata.schema.to_arrow_schema().get_field_index(key)
-    ranges = tuple(column_range(metadata.row_group(group).column(column)) for group in range(metadata.num_row_groups))
+    ranges = tuple(text_range(metadata.row_group(group).column(column).statistics) for group in range(metadata.num_row_groups))
     size = FILE_BYTES + metadata.num_columns * (COLUMN_BYTES + CHUNK_BYTES * metadata.num_row_groups)
     return GroupedFile(fragment, ranges, size)
 
 
-def column_range(column: pq.ColumnChunkMetaData) -> tuple[str, str] | None:
+def text_range(statistics: pq.Statistics | None) -> tuple[str, str] | None:
     """Return the least and greatest text of a column of a row group; None if unknown."""
-    statistics = column.statistics
     if statistics is None or not statistics.has_min_max or not isinstance(statistics.max, str):
         return None
     return statistics.min, statistics.max

@@ -55,7 +55,12 @@ class Scans:
         paths, schema, names, pushed = _choose(handle, table, version, tbnames, bounds)
         wanted = declared_schema(table, schema).names if columns is None else list(columns)
         with translate_errors(handle.name):
-            return read_data_files(handle.uri, paths, schema, wanted, pushed, filter, (table.series_key, names))
+            return read_data_files(
+                *(handle.uri, paths, schema, wanted, pushed, filter),
+                series=(table.series_key, names),
+                external=handle.external,
+                bounds=bounds,
+            )
 
     def scan_pieces(
         self,
@@ -72,11 +77,16 @@ class Scans:
         paths, schema, names, pushed = _choose(handle, table, version, tbnames, bounds)
         if not paths:
             return
-        combined = filter if pushed is None else pushed if filter is None else filter & pushed
         series = (table.series_key, names)
         with translate_errors(handle.name):
             batches = read_batches(
-                handle.uri, paths, schema, list(columns), combined, series, encoded=False, max_rows=READ_ROWS, ahead=1
+                *(handle.uri, paths, schema, list(columns), pushed, series),
+                further=filter,
+                encoded=False,
+                max_rows=READ_ROWS,
+                ahead=1,
+                external=handle.external,
+                bounds=bounds,
             )
             yield from (piece for piece in gather(batches, PIECE_ROWS) if piece.num_rows)
 
@@ -99,7 +109,12 @@ class Scans:
             if paths:
                 pushed = key_filter(table, schema, bounds, None)
                 series = (table.series_key, tbnames)
-                yield from read_batches(handle.uri, paths, schema, list(columns), pushed, series, max_rows=max_rows)
+                yield from read_batches(
+                    *(handle.uri, paths, schema, list(columns), pushed, series),
+                    max_rows=max_rows,
+                    external=handle.external,
+                    bounds=bounds,
+                )
 
     def count_scanned(self, table: Table, tbnames: Collection[str] | None, bounds: Bounds | None) -> int | None:
         """Return the number of rows of the files that `batches` and `scan` read, from statistics; None if they are missing."""
@@ -124,7 +139,7 @@ class Scans:
         handle = self._handles.reader(table)
         files, schema = files_at(handle, None)
         if files["num_records"].null_count:
-            return int(read_data_files(handle.uri, files["path"].to_pylist(), schema, [], None).num_rows)
+            return len(_read_times(handle, files["path"].to_pylist(), table, schema))
         return int(pc.sum(files["num_records"]).as_py() or 0)
 
     def size(self, table: Table) -> int:
@@ -134,7 +149,7 @@ class Scans:
     def extents(self, table: Table, database: Database, version: int) -> list[Extent]:
         """Return an extent per data file with rows at a version. Only timestamps of files without statistics are read."""
         handle = self._handles.reader(table)
-        files, schema = list_files(handle.at(version)), rows_schema(table, database)
+        files, schema = files_at(handle, version)[0], rows_schema(table, database)
         times = file_bounds(files, table.timestamp.name, schema) if files.num_rows else None
         if times is None:
             return _measure(handle, files, table, schema, database.precision)
@@ -157,7 +172,7 @@ def _choose(
 
 def _read_times(handle: Handle, paths: list[str], table: Table, schema: pa.Schema) -> pa.ChunkedArray:
     name = table.timestamp.name
-    return as_stored_integers(read_data_files(handle.uri, paths, schema, [name], None)[name])
+    return as_stored_integers(read_data_files(handle.uri, paths, schema, [name], None, external=handle.external)[name])
 
 
 def _measure(handle: Handle, files: pa.Table, table: Table, schema: pa.Schema, precision: Precision) -> list[Extent]:
@@ -172,8 +187,12 @@ def _measure(handle: Handle, files: pa.Table, table: Table, schema: pa.Schema, p
 
 
 def declared_schema(table: Table, stored: pa.Schema) -> pa.Schema:
-    """The fields of the declared columns in their order, then `tbname`, out of all that a Delta table has."""
-    return pa.schema([stored.field(name) for name in (*(column.name for column in table.columns), table.series_key)])
+    """The fields of the declared columns in their order, then `tbname`, out of all that a Delta table has.
+
+    Those of an external table include its tags.
+    """
+    columns = table.columns if table.external is None else (*table.columns, *table.tags)
+    return pa.schema([stored.field(name) for name in (*(column.name for column in columns), table.series_key)])
 
 
 def files_at(handle: Handle, version: int | None) -> tuple[pa.Table, pa.Schema]:
@@ -181,4 +200,5 @@ def files_at(handle: Handle, version: int | None) -> tuple[pa.Table, pa.Schema]:
     with handle.latest_snapshot() as newest:
         if version is None or version == newest.number:
             return newest.files, newest.schema
-    return list_files(handle.at(version)), newest.schema
+    files = list_files(handle.at(version))
+    return files if handle.external is None else handle.external.files(files), newest.schema

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from headrace.errors import NotSupportedError
@@ -22,10 +21,11 @@ from headrace.model.tables import Table
 from headrace.model.windows import WindowGrid
 from headrace.storage.delta.handles import Handle, Handles, translate_errors
 from headrace.storage.delta.pruning import Bounds, prune_files
+from headrace.storage.delta.row_groups import text_range
 from headrace.storage.delta.scans import files_at
 from headrace.storage.delta.shares import ALL_SERIES, FilePart, SeriesRange, Share
 from headrace.storage.delta.time_division import ALL_TIMES, RowsOverTime
-from headrace.storage.object_store import file_system, locate
+from headrace.storage.object_store import locate_file
 from headrace.storage.types import MICROSECONDS
 
 TARGET_ROWS: Final = 5_000_000
@@ -102,7 +102,7 @@ class Footers:
     def __init__(self, handles: Handles) -> None:
         self._handles = handles
         self._mutex = threading.Lock()
-        self._tables: dict[str, dict[str, tuple[RowGroup, ...]]] = {}
+        self._tables: dict[tuple[str, Table | None], dict[str, tuple[RowGroup, ...]]] = {}
 
     def plan(
         self, table: Table, version: int | None, bounds: Bounds | None, division: Division, paths: Sequence[str] | None
@@ -120,7 +120,8 @@ class Footers:
             paths = prune_files(files_at(handle, version)[0], table, schema, bounds, None)["path"].to_pylist()
         groups = [group for group in self._row_groups(handle, table, paths) if group.overlaps(series, bounds)]
         check(groups)
-        share = Share(handle.uri, (), schema, table.series_key, table.timestamp.name, series, bounds, whole=False)
+        keys = (table.series_key, table.timestamp.name)
+        share = Share(handle.uri, (), schema, *keys, series, bounds, whole=False, external=handle.external)
         if division.windows is not None:
             return window_shares(share, groups, division, division.windows)
         if division.by_series:
@@ -146,33 +147,36 @@ class Footers:
         if len(paths) > MAX_DATA_FILES:
             raise NotSupportedError(f"{handle.name} has {len(paths)} data files", hint="compact the table")
         with self._mutex:
-            kept = self._tables.setdefault(handle.uri, {})
-            system, root = file_system(handle.uri)
+            # What series and times are of an external table, its definition says.
+            key = (handle.uri, None if table.external is None else table)
+            kept = self._tables.setdefault(key, {})
             missing = [path for path in paths if path not in kept]
             with translate_errors(handle.name), ThreadPoolExecutor(FOOTER_THREADS) as executor:
-                footers = executor.map(lambda path: read_footer(system, root, path, table), missing)
+                footers = executor.map(lambda path: read_footer(handle, path, table), missing)
                 kept.update(zip(missing, footers, strict=True))
             if len(kept) > 2 * MAX_DATA_FILES:
-                self._tables[handle.uri] = {path: kept[path] for path in paths}
+                self._tables[key] = {path: kept[path] for path in paths}
             return [group for path in paths for group in kept[path]]
 
 
-def read_footer(system: pafs.FileSystem, root: str, path: str, table: Table) -> tuple[RowGroup, ...]:
-    metadata = pq.read_metadata(locate(root, path), filesystem=system)
+def read_footer(handle: Handle, path: str, table: Table) -> tuple[RowGroup, ...]:
+    if handle.external is not None:
+        return tuple(RowGroup(path, *group, has_nulls=False) for group in handle.external.row_groups(handle.uri, path))
+    system, key = locate_file(handle.uri, path)
+    metadata = pq.read_metadata(key, filesystem=system)
     schema = metadata.schema.to_arrow_schema()
-    key, time = (schema.get_field_index(name) for name in (table.series_key, table.timestamp.name))
+    series, time = (schema.get_field_index(name) for name in (table.series_key, table.timestamp.name))
     in_unit = schema.field(time).type in STORED_UNITS
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    return tuple(describe(path, number, group, key, time, in_unit=in_unit) for number, group in enumerate(groups))
+    return tuple(describe(path, number, group, series, time, in_unit=in_unit) for number, group in enumerate(groups))
 
 
 def describe(path: str, number: int, group: pq.RowGroupMetaData, key: int, time: int, *, in_unit: bool) -> RowGroup:
     """Return what the statistics of a row group say of its series and times, the latter if they are in the stored unit."""
     names, times = group.column(key).statistics, group.column(time).statistics
     has_nulls = any(part is None or not part.has_null_count or part.null_count > 0 for part in (names, times))
-    is_bounded = names is not None and names.has_min_max and isinstance(names.max, str)
     is_timed = in_unit and times is not None and times.has_min_max
-    ends = (names.min, names.max) if is_bounded else (None, None)
+    ends = text_range(names) or (None, None)
     return RowGroup(path, number, group.num_rows, ends, Bounds(times.min_raw, times.max_raw) if is_timed else None, has_nulls)
 
 

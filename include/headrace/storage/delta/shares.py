@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from headrace.errors import NotSupportedError
 from headrace.model.failpoints import failpoint
+from headrace.storage.delta.external_rows import ExternalRows
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.row_order import Array, as_dictionary, sort_rows, to_integers
 from headrace.storage.object_store import file_system, locate
@@ -72,6 +73,7 @@ class Share:
         tags: The series key and the tags that a query reads; None if it reads none.
         by_series: Whether it has all rows of its series. Such shares are in the order of series.
         whole: Whether slices have all rows of their series too, so that the share has to be read before the first slice.
+        external: How rows are read if another writer has the table.
     """
 
     uri: str
@@ -84,6 +86,7 @@ class Share:
     tags: pa.Table | None = None
     by_series: bool = False
     whole: bool = True
+    external: ExternalRows | None = None
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield slices of about a million rows, each ordered by series and time; slices are cut between series if `whole`.
@@ -119,6 +122,11 @@ class Share:
         names = list(dict.fromkeys([*keys, *(name for name in columns if name in self.schema.names)]))
         system, root = file_system(self.uri)
         for part in self.parts:
+            if self.external is not None:
+                read = self.external.read_row_groups(self.uri, part.path, part.groups, names)
+                filtered = (self._filter(self._conform(table, names)) for table in read)
+                yield from (table for table in filtered if table.num_rows)
+                continue
             with pq.ParquetFile(locate(root, part.path), filesystem=system, read_dictionary=[self.key]) as file:
                 present = [name for name in names if name in file.schema_arrow.names]
                 for group in part.groups:

@@ -11,10 +11,8 @@ import pyarrow as pa
 
 from headrace.errors import ConflictError, Error, OperationalError
 from headrace.model.tables import Table, TableKind
-from headrace.storage.delta.change_columns import COMMIT_VERSION
 from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.handles import first_line, look_again, spark_path
-from headrace.storage.delta.log import CHANGE_TYPE
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.staged_files import ROW_GROUP_ROWS, StagedFile, staged_files_in
 from headrace.storage.loading.conversion import SplitTarget, StagedSplit, stage_split
@@ -34,10 +32,7 @@ def read_frame(spark: SparkSession, uri: str, schema: pa.Schema, version: int | 
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_type
 
-    reader = spark.read.format("delta")
-    if version is not None:
-        reader = reader.option("versionAsOf", version)
-    rows = look_again(lambda: reader.load(spark_path(uri)))
+    rows = load_version(spark, uri, version)
     stored = set(rows.columns)
     columns = (
         F.col(quote_identifier(field.name))
@@ -48,12 +43,12 @@ def read_frame(spark: SparkSession, uri: str, schema: pa.Schema, version: int | 
     return rows.select(*columns)
 
 
-def read_changes_frame(spark: SparkSession, uri: str, first: int, last: int) -> DataFrame:
-    """Return the changes of versions `first` to `last`, both inclusive, with the columns of `Changes.read`."""
-    reader = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", first)
-    rows = look_again(lambda: reader.option("endingVersion", last).load(spark_path(uri)))
-    stored = [rows[quote_identifier(name)] for name in rows.columns if not name.startswith("_commit_") and name != CHANGE_TYPE]
-    return rows.select(*stored, rows[CHANGE_TYPE], rows[COMMIT_VERSION])
+def load_version(spark: SparkSession, uri: str, version: int | None) -> DataFrame:
+    """Return a Delta table as Spark reads it, now or as of a version."""
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    return look_again(lambda: reader.load(spark_path(uri)))
 
 
 @contextmanager

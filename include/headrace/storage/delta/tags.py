@@ -15,6 +15,7 @@ from headrace.model.failpoints import failpoint
 from headrace.model.tables import Column, Database, Table, TableKind
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.data_files import read_data_files
+from headrace.storage.delta.external_series import ExternalSeries
 from headrace.storage.delta.handles import Handle, Handles, list_files, stored_schema
 from headrace.storage.delta.keys import anti_join, conform_rows, keep_last_per_key, quote_identifier, semi_join, subtable_condition
 from headrace.storage.delta.subtable_names import SubtableNames
@@ -35,9 +36,12 @@ class Tags:
         self._names = names
         self._kept: dict[str, tuple[tuple[object, int], pa.Table]] = {}
         self._tagged: dict[str, tuple[pa.Table, frozenset[str]]] = {}
+        self._external = ExternalSeries()
 
     def read(self, table: Table) -> pa.Table:
-        """Return `tbname` and a column per tag, one row per subtable."""
+        """Return `tbname` and a column per tag, one row per subtable; of an external table the last tags of each series."""
+        if table.external is not None:
+            return self._external.read(self._handles.reader(table), table)
         handle = self._handles.tags(table)
         with handle.latest() as delta:
             return self._read_current(handle, delta)
@@ -68,6 +72,8 @@ class Tags:
     def of_subtables(self, table: Table) -> pa.Table:
         """What `read` returns, and a row of NULLs for each subtable that has rows but no tags."""
         tags = self.read(table)
+        if table.external is not None:
+            return tags
         return completed(tags, self._names.read(table)).sort_by(TAG_KEY[0])
 
     def missing(self, table: Table, tbnames: Collection[str]) -> list[str]:

@@ -139,6 +139,8 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Files that land may have times of nanoseconds, for which Spark has no type.
+        "spark.sql.legacy.parquet.nanosAsLong": "true",
         "spark.sql.warehouse.dir": str(settings.home_path / "spark-warehouse"),
     }
     storage = ObjectStore.of(settings).spark_conf() if settings.is_on_object_store else {}

@@ -94,8 +94,8 @@ class StreamPlan:
 
     @property
     def stored_columns(self) -> list[str]:
-        """The columns of the source that the query reads, without tags."""
-        return [name for name in self.scan.columns if not self.source.is_tag(name)]
+        """The columns of the source that the query reads, without tags that are joined to its rows."""
+        return [name for name in self.scan.columns if not self.source.is_joined(name)]
 
     @property
     def source_series(self) -> list[str] | None:
@@ -430,6 +430,8 @@ class Definer:
         table = self.catalog.tables.find(database, name.name)
         if table is not None and table.is_virtual:
             raise InvalidStreamError(f"{name} is a virtual table, which stores no rows", hint="name another target", span=name.span)
+        if table is not None and table.external is not None:
+            raise InvalidStreamError(f"{name} is an external table, which is only read", hint="name another target", span=name.span)
         return target_database, table and restrict_to_filled(table, self.recorded)
 
     def choose_layout(self, database: Database, existing: Table | None, bound: Plan, prepended: bool) -> Layout:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from headrace.context import Context
 from headrace.model.time import Precision
 from headrace.storage import Bounds
+from headrace.storage.row_matching import row_ids
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import scan_source
 from headrace.streams.sources.tags import with_tags
@@ -27,6 +28,7 @@ Ranges = list[tuple[int, int]]
 """Disjoint ranges of ticks, both ends inclusive, in order."""
 FROM = "_from"
 TO = "_to"
+OLD_VALUES: Final = ("delete", "update_preimage")
 ALL_VERSIONS = (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
 
 
@@ -57,7 +59,11 @@ def read_stored_rows(context: Context, plan: StreamPlan, batch: ChangeBatch, cha
     tagged = with_tags(context.tables, plan.source, rows, plan.query.scans[0].tags)
     if changes.earlier_tags is not None:
         tagged = changes.earlier_tags.restore(tagged)
-    versioned = with_versions(tagged, changed.select([*tagged.column_names, CHANGE, VERSION]), plan.source.primary_key)
+    changed = changed.select([*tagged.column_names, CHANGE, VERSION])
+    if plan.source.external is None:
+        versioned = with_versions(tagged, changed, plan.source.primary_key)
+    else:
+        versioned = copies_with_versions(tagged, changed)
     first, last = (to_numpy(versioned[name]).astype(np.int64) for name in (FROM, TO))
     return VersionedRows(versioned.select(batch.rows.column_names), first, last)
 
@@ -106,9 +112,36 @@ def with_versions(stored: pa.Table, changed: pa.Table, key: tuple[str, ...]) -> 
     return pa.concat_tables([untouched.select(names), row_values(changed, key).select(names)], promote_options="permissive")
 
 
+def copies_with_versions(stored: pa.Table, changed: pa.Table) -> pa.Table:
+    """Return what `with_versions` does of a table whose keys are not unique: each copy of equal rows separately.
+
+    Copies do not differ, so each deleted one is taken for the oldest that there is.
+    """
+    names, (first, last) = stored.column_names, ALL_VERSIONS
+    rows = pa.concat_tables([stored, changed.select(names)], promote_options="permissive")
+    (row_id,) = row_ids([rows], names)
+    is_deleted = to_numpy(pc.is_in(changed[CHANGE], pa.array(OLD_VALUES))).astype(np.bool_)
+    version, changed_id = to_numpy(changed[VERSION]).astype(np.int64), row_id[stored.num_rows :]
+    count = int(row_id.max(initial=-1)) + 1
+    inserted, deleted = (np.bincount(changed_id[mask], minlength=count) for mask in (~is_deleted, is_deleted))
+    before = np.bincount(row_id[: stored.num_rows], minlength=count) - inserted + deleted
+    copies = before + inserted
+    starts = np.cumsum(copies) - copies
+    since, until = np.full(int(copies.sum()), first), np.full(int(copies.sum()), last)
+    for mask, offset, ends, shift in ((~is_deleted, before, since, 0), (is_deleted, np.zeros_like(before), until, -1)):
+        order = np.lexsort((version[mask], changed_id[mask]))
+        own = changed_id[mask][order]
+        rank = np.arange(len(own)) - np.searchsorted(own, own)
+        ends[starts[own] + offset[own] + rank] = version[mask][order] + shift
+    _, representative = np.unique(row_id, return_index=True)
+    versioned = rows.take(pa.array(np.repeat(representative, copies)))
+    versioned = versioned.append_column(FROM, pa.array(since)).append_column(TO, pa.array(until))
+    return versioned.filter(pa.array(since <= until))
+
+
 def row_values(changed: pa.Table, key: tuple[str, ...]) -> pa.Table:
     """Return each value that a batch's rows had before, between and after its changes, with the versions in which they had it."""
-    is_old_value = to_numpy(pc.is_in(changed[CHANGE], pa.array(["delete", "update_preimage"]))).astype(np.bool_)
+    is_old_value = to_numpy(pc.is_in(changed[CHANGE], pa.array(OLD_VALUES))).astype(np.bool_)
     version = to_numpy(changed[VERSION]).astype(np.int64)
     codes = [distinct_codes(changed[name]) for name in key]
     order = np.lexsort((~is_old_value, version, *codes))

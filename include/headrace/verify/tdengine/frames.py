@@ -147,8 +147,9 @@ def _subtables_sql(stored: StoredTable) -> str:
 
 def _with_tags(stored: StoredTable, columns: list[str], relation: str) -> str:
     tags = stored.table.tags
-    selected = [*columns, *(_stored_column("g", tag.name, tag.type, stored) for tag in tags), f'r."{TBNAME}"']
-    joined = f' LEFT JOIN tags_in g ON r."{TBNAME}" = g."{TBNAME}"' if tags else ""
+    has_own = stored.table.external is not None and relation == "rows_in"
+    selected = [*columns, *(_stored_column("r" if has_own else "g", tag.name, tag.type, stored) for tag in tags), f'r."{TBNAME}"']
+    joined = f' LEFT JOIN tags_in g ON r."{TBNAME}" = g."{TBNAME}"' if tags and not has_own else ""
     where = "" if stored.subtable is None else f' WHERE r."{TBNAME}" = {quoted(stored.subtable)}'
     named = ", ".join(f"{sql} AS c{number}" for number, sql in enumerate(selected))
     return f"SELECT {named} FROM {relation} r{joined}{where}"

@@ -1,0 +1,69 @@
+"""Tables of other writers that are read where they are: what their columns and series are, and what a change of them means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from headrace.model.time import Precision
+
+TIME_UNITS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+"""Units of whole numbers that are times, in nanoseconds."""
+SERIES_SEPARATOR: Final = "_"
+"""What is between the values that name a series."""
+
+
+class OnChange(StrEnum):
+    """What a commit that removes or replaces rows means to the streams and pipes that read the table."""
+
+    RECALCULATE = "RECALCULATE"
+    IGNORE = "IGNORE"
+    STOP = "STOP"
+
+
+class ExternalFormat(StrEnum):
+    """What is at the location of an external table."""
+
+    DELTA = "DELTA"
+    PARQUET = "PARQUET"
+    ICEBERG = "ICEBERG"
+
+    @property
+    def is_mirrored(self) -> bool:
+        """Whether it has no Delta log, so that one of ours names its files."""
+        return self is not ExternalFormat.DELTA
+
+    @property
+    def keeps_removed_files(self) -> bool:
+        """Whether files whose rows were removed are there until readers had time to read them once more."""
+        return self is not ExternalFormat.PARQUET
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """Where and how an external table is read.
+
+    Attributes:
+        location: The folder or URI of the table, or of the files.
+        table_id: The id in the Delta log: a table that was made again has another.
+        precision: That of the database; times are cut to it.
+        sources: The column that each column and tag is read from, in their order; of a nested one its path.
+        series: The tags whose values name the series of a row; empty if there is one series.
+        timezone: Of times without a zone, and of dates.
+        unit: Of times that are whole numbers, of `TIME_UNITS`.
+        on_change: What a commit that removes or replaces rows means.
+        format: What is at the location.
+        catalog: The catalog of PyIceberg that has the table, and its name there, namespaces first; empty if the folder says it all.
+    """
+
+    location: str
+    table_id: str
+    precision: Precision
+    sources: tuple[tuple[str, ...], ...]
+    series: tuple[str, ...] = ()
+    timezone: str = "UTC"
+    unit: str | None = None
+    on_change: OnChange = OnChange.RECALCULATE
+    format: ExternalFormat = ExternalFormat.DELTA
+    catalog: tuple[str, ...] = ()

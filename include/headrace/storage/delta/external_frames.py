@@ -1,0 +1,80 @@
+"""External tables as DataFrames of Spark, with the rows that `ExternalRows` reads from the files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace.model.external_tables import SERIES_SEPARATOR, TIME_UNITS
+from headrace.model.time import Precision
+from headrace.storage.delta.external_rows import MICROSECOND_NS, ExternalRows, stored_type
+from headrace.storage.delta.spark_writes import load_version, quote_identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def external_frame(spark: SparkSession, uri: str, rows: ExternalRows, version: int | None) -> DataFrame:
+    """Return the columns, tags and the series key of the rows that have a time and a series, now or as of a version."""
+    from pyspark.sql import functions as F
+
+    frame = load_version(spark, uri, version)
+    read = frame.select(*(F.expr(value_sql(rows, name)).alias(name) for name in rows.schema.names))
+    keys = (rows.table.timestamp.name, rows.table.series_key)
+    return read.where(" AND ".join(f"{quote_identifier(name)} IS NOT NULL" for name in keys))
+
+
+def value_sql(rows: ExternalRows, name: str) -> str:
+    """Return a column, tag or the series key of a row in Spark SQL. The session's time zone is UTC."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    if name == rows.table.series_key:
+        return series_sql(rows)
+    path = rows.sources[name]
+    value, stored, type_ = path_sql(path), stored_type(rows.stored, path, rows.external.location), rows.schema.field(name).type
+    if rows.is_time(name, stored):
+        # Spark reads times of nanoseconds as numbers.
+        value = micros_sql(value) if stored_type(rows.declared, path, rows.external.location) != stored else value
+        return time_sql(rows, value, stored)
+    return value if type_ == stored else f"CAST({value} AS {from_arrow_type(type_).simpleString()})"
+
+
+def path_sql(path: tuple[str, ...]) -> str:
+    return ".".join(map(quote_identifier, path))
+
+
+def series_sql(rows: ExternalRows) -> str:
+    parts = [f"CAST({path_sql(rows.sources[tag])} AS STRING)" for tag in rows.external.series]
+    if not parts:
+        return text_sql(rows.table.name)
+    return f"concat({f', {text_sql(SERIES_SEPARATOR)}, '.join(parts)})"
+
+
+def text_sql(text: str) -> str:
+    """Return a literal of Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def micros_sql(nanoseconds: str) -> str:
+    """Return nanoseconds since 1970 as a timestamp, rounded down."""
+    return f"timestamp_micros(({nanoseconds} - pmod({nanoseconds}, {MICROSECOND_NS}L)) DIV {MICROSECOND_NS}L)"
+
+
+def time_sql(rows: ExternalRows, value: str, stored: pa.DataType) -> str:
+    """Return a stored time as our own tables have it, cut to the precision; see `ExternalRows.times`."""
+    is_long = rows.external.precision is Precision.NANOSECOND
+    if pa.types.is_integer(stored):
+        unit_ns, number = TIME_UNITS[rows.external.unit or "s"], f"CAST({value} AS BIGINT)"
+        if is_long:
+            return f"({number} * {unit_ns}L)"
+        is_whole = unit_ns >= MICROSECOND_NS
+        time = f"timestamp_micros({number} * {unit_ns // MICROSECOND_NS}L)" if is_whole else micros_sql(number)
+    elif pa.types.is_timestamp(stored) and stored.tz is not None:
+        time = value
+    else:
+        time = f"to_utc_timestamp(CAST({value} AS TIMESTAMP), {text_sql(rows.external.timezone)})"
+    if is_long:
+        return f"(unix_micros({time}) * {MICROSECOND_NS}L)"
+    return f"timestamp_millis(unix_millis({time}))" if rows.external.precision is Precision.MILLISECOND else time

@@ -1,0 +1,66 @@
+"""Handles of external tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from headrace.errors import HistoryGoneError
+from headrace.model.external_tables import External, ExternalFormat
+from headrace.model.tables import Table
+from headrace.storage.delta.external_rows import ExternalRows
+from headrace.storage.delta.handles import Handle
+from headrace.storage.delta.iceberg_tables import IcebergTable
+from headrace.storage.delta.log_entries import is_local
+from headrace.storage.delta.mirrors import Mirror, Source
+from headrace.storage.delta.parquet_folders import ParquetFolder
+from headrace.storage.delta.snapshots import Snapshot
+
+SOURCES: Final[Mapping[ExternalFormat, Callable[[External], Source]]] = {
+    ExternalFormat.PARQUET: lambda external: ParquetFolder(external.location),
+    ExternalFormat.ICEBERG: lambda external: IcebergTable(external.location, external.catalog),
+}
+"""What follows files without a Delta log."""
+
+
+class ExternalHandle(Handle):
+    """A Delta table of another writer, or our own that names the files of another writer."""
+
+    def __init__(self, uri: str, name: str, table: Table, external: External) -> None:
+        """Create a handle of a table that is opened on first use."""
+        super().__init__(uri, name)
+        self._table = table
+        self._definition = external
+        self._mirror = None
+        if external.format.is_mirrored:
+            is_near = is_local(external.location) and not external.catalog
+            cost = time.thread_time if is_near else time.monotonic
+            source = SOURCES[external.format](external)
+            self._mirror = Mirror(uri, source, cost)
+        # The files of the last version that was read, and what they are as rows.
+        self._converted: tuple[pa.Table, Snapshot] | None = None
+
+    def as_rows(self, snapshot: Snapshot) -> Snapshot:
+        """Return a version with the files and columns of the table's rows."""
+        if self._converted is None or self._converted[0] is not snapshot.files:
+            self.external = ExternalRows(self._table, self._definition, snapshot.schema)
+            converted = replace(snapshot, schema=self.external.schema, files=self.external.files(snapshot.files))
+            self._converted = (snapshot.files, converted)
+        return self._converted[1]
+
+    def _follow_source(self) -> None:
+        if self._mirror is not None:
+            self._mirror.sync()
+
+    def _check_identity(self, delta: DeltaTable) -> None:
+        if str(delta.metadata().id) != self._definition.table_id:
+            self._delta = None
+            raise HistoryGoneError(
+                f"the table at {self._definition.location} has been made again since {self.name} was created",
+                hint="drop the external table and create it again, and its streams",
+            )

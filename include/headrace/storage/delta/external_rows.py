@@ -1,0 +1,364 @@
+"""Data files of other writers as rows of an external table: each column an expression over what the files have."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from headrace.errors import EgressDeniedError, HistoryGoneError
+from headrace.model.external_tables import SERIES_SEPARATOR, TIME_UNITS, External
+from headrace.model.tables import Table
+from headrace.model.time import Precision
+from headrace.storage.delta.log_entries import is_local
+from headrace.storage.delta.pruning import Bounds, as_stored_integers
+from headrace.storage.delta.row_groups import text_range
+from headrace.storage.object_store import file_system, locate_file
+from headrace.storage.types import MICROSECONDS, field
+
+MAX_GROUP_ROWS: Final = 1 << 20
+"""Rows of a batch of a row group."""
+NAIVE: Final = pa.timestamp("us")
+MICROSECOND_NS: Final = 1_000
+DAY_US: Final = 86_400_000_000
+NANOSECONDS: Final = b"headrace.nanoseconds"
+"""Metadata of a whole number that is a time in the files, of a unit that Delta Lake lacks: its zone, or nothing."""
+PARTITION: Final = "partition."
+"""How delta-rs begins the names of partition columns."""
+VALUES_FOLLOW: Final = "\n"
+"""What separates a file's path from its partition values; paths in a log are escaped."""
+STATISTICS: Final = ("min", "max")
+
+
+def reference(path: str, partition_values: Mapping[str, Any] | None) -> str:
+    """Return what names a data file and the partition values of its rows, which the file itself lacks."""
+    return f"{path}{VALUES_FOLLOW}{json.dumps(dict(partition_values))}" if partition_values else path
+
+
+def path_of(reference: str) -> str:
+    """Return the path of a data file in its table's log."""
+    return reference.partition(VALUES_FOLLOW)[0]
+
+
+@dataclass(frozen=True)
+class ExternalRows:
+    """How rows are read from the data files of an external table.
+
+    Attributes:
+        table: The table, whose rows have its columns, its tags and the series key.
+        external: Where they come from.
+        declared: The columns of the files in the log, partition columns included.
+    """
+
+    table: Table
+    external: External
+    declared: pa.Schema
+
+    @cached_property
+    def stored(self) -> pa.Schema:
+        """The columns with the types that the files have."""
+        return file_schema(self.declared)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns, the tags and the series key, as our own tables store them."""
+        columns = (field(column, self.external.precision) for column in (*self.table.columns, *self.table.tags))
+        return pa.schema([*columns, pa.field(self.table.series_key, pa.string())])
+
+    @cached_property
+    def sources(self) -> dict[str, tuple[str, ...]]:
+        """The stored column of each column and tag."""
+        names = (column.name for column in (*self.table.columns, *self.table.tags))
+        return dict(zip(names, self.external.sources, strict=True))
+
+    # Rows
+
+    def batches(
+        self,
+        uri: str,
+        references: Sequence[str],
+        columns: Sequence[str],
+        where: pc.Expression | None,
+        further: pc.Expression | None = None,
+        *,
+        bounds: Bounds | None = None,
+        max_rows: int,
+        ahead: int = 2,
+        row_groups: Sequence[int] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows of data files that have a time and a series, in batches of at most `max_rows`.
+
+        `where` may compare the time and the series key, `further` any column. `bounds` are of times (as stored) that `where` lets
+        through: other row groups are skipped. `columns` may have others of the files, which are texts, such as those of changes.
+        With `row_groups` only these are read, in this thread.
+        """
+        import pyarrow.dataset as ds
+
+        keys = (self.table.timestamp.name, self.table.series_key)
+        also = [name for name in columns if name not in self.schema.names]
+        names = self.schema.names if further is not None else list(dict.fromkeys((*columns, *keys)))
+        values = {name: pc.field(name) if name in also else self.value(name) for name in dict.fromkeys((*names, *also))}
+        scanner = self._dataset(uri, references, also, row_groups).scanner(
+            columns=values,
+            filter=self._pushed(bounds),
+            batch_size=max_rows,
+            batch_readahead=ahead,
+            fragment_readahead=ahead,
+            use_threads=row_groups is None,
+        )
+        conditions = [pc.field(name).is_valid() for name in keys] + [part for part in (where, further) if part is not None]
+        condition = reduce(lambda left, right: left & right, conditions)
+        yield from ds.Scanner.from_batches(scanner.to_reader(), columns=list(columns), filter=condition).to_batches()
+
+    def value(self, name: str) -> pc.Expression:
+        """Return the value of a column, tag or the series key of a row."""
+        if name == self.table.series_key:
+            return self._series()
+        path = self.sources[name]
+        stored = stored_type(self.stored, path, self.external.location)
+        value = pc.field(*path)
+        if self.is_time(name, stored):
+            return self.times(value, stored)
+        type_ = self.schema.field(name).type
+        return value if type_ == stored else value.cast(type_)
+
+    def is_time(self, name: str, stored: pa.DataType) -> bool:
+        """Return whether the values of a column, of a stored type, become times."""
+        return name == self.table.timestamp.name or pa.types.is_temporal(stored)
+
+    def _series(self) -> pc.Expression:
+        names = [pc.field(*self.sources[tag]).cast(pa.string()) for tag in self.external.series]
+        if not names:
+            return pc.scalar(self.table.name)
+        return names[0] if len(names) == 1 else pc.binary_join_element_wise(*names, SERIES_SEPARATOR)
+
+    def times(self, values: Any, type_: pa.DataType) -> Any:
+        """Convert stored times, an expression or an array, to those of our own tables, cut to the precision.
+
+        They keep their order.
+        """
+        is_long = self.external.precision is Precision.NANOSECOND
+        if pa.types.is_integer(type_):
+            unit_ns, values = TIME_UNITS[self.external.unit or "s"], values.cast(pa.int64())
+            if is_long:
+                return scaled(values, unit_ns, 1)
+            times = scaled(values, unit_ns, MICROSECOND_NS).cast(NAIVE).cast(MICROSECONDS)
+        elif pa.types.is_timestamp(type_) and type_.tz is not None:
+            times = values.cast(MICROSECONDS, safe=False)
+        else:
+            times = local_times(values.cast(NAIVE, safe=False), self.external.timezone)
+        if is_long:
+            return pc.multiply(times.cast(pa.int64()), MICROSECOND_NS)
+        return pc.floor_temporal(times, unit="millisecond") if self.external.precision is Precision.MILLISECOND else times
+
+    def times_of(self, values: Sequence[object]) -> pa.Array:
+        """Convert values of the stored time, as footers have them, to times of rows."""
+        stored = stored_type(self.stored, self.sources[self.table.timestamp.name], self.external.location)
+        return self.times(pa.array(values).cast(stored), stored)
+
+    def _pushed(self, bounds: Bounds | None) -> pc.Expression | None:
+        """Return a condition on the stored time that all rows within bounds meet, which the statistics of row groups decide."""
+        if bounds is None:
+            return None
+        path = self.sources[self.table.timestamp.name]
+        type_ = stored_type(self.stored, path, self.external.location)
+        unit_ns = 1 if self.external.precision is Precision.NANOSECOND else MICROSECOND_NS
+        low, high = bounds.low * unit_ns, bounds.high * unit_ns + unit_ns - 1
+        value = pc.field(*path)
+        if pa.types.is_integer(type_):
+            own_ns = TIME_UNITS[self.external.unit or "s"]
+            ends = [clamped(low // own_ns, type_), clamped(-(-high // own_ns), type_)]
+        elif pa.types.is_timestamp(type_):
+            slack = 0 if type_.tz is not None else 2 * DAY_US  # zones are less than a day from UTC
+            per_unit = TIME_UNITS[type_.unit]
+            slack_units = slack * MICROSECOND_NS // per_unit
+            ends = [clamp(low // per_unit - slack_units), clamp(-(-high // per_unit) + slack_units)]
+            ends = [pa.scalar(end, pa.int64()).cast(type_) for end in ends]
+        else:
+            return None
+        return (value >= ends[0]) & (value <= ends[1])
+
+    def _dataset(self, uri: str, references: Sequence[str], also: Sequence[str], row_groups: Sequence[int] | None) -> Any:
+        import pyarrow.dataset as ds  # imports pandas, which takes as long as all other imports together
+
+        # Spark writes times as INT96 unless a setting says otherwise, which Arrow takes for nanoseconds.
+        files = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
+        fragments, system = [], file_system(uri)[0]
+        for one in references:
+            path, _, values = one.partition(VALUES_FOLLOW)
+            constants = self._constants(json.loads(values)) if values else None
+            system, key = self._locate(uri, path)
+            fragment = files.make_fragment(key, filesystem=system, partition_expression=constants)
+            fragments.append(fragment if row_groups is None else fragment.subset(row_group_ids=row_groups))
+        fields = [*self.stored, *(pa.field(name, pa.string()) for name in also)]
+        return ds.FileSystemDataset(fragments, pa.schema(fields), files, filesystem=system)
+
+    def check_places(self, uri: str, references: Iterable[str]) -> None:
+        """Raise `EgressDeniedError` unless data files are below the location. Spark would read them wherever they are."""
+        for one in references:
+            self._locate(uri, path_of(one))
+
+    def _locate(self, uri: str, path: str) -> tuple[pafs.FileSystem, str]:
+        """Return where a data file is; raise `EgressDeniedError` unless that is below the location, also by links."""
+        system, key = locate_file(uri, path)
+        root = file_system(self.external.location)[1]
+        self._check_place(root, key)
+        if is_local(self.external.location):
+            self._check_place(root, os.path.realpath(key))
+        return system, key
+
+    def _check_place(self, root: str, key: str) -> None:
+        """Raise `EgressDeniedError` unless a file is below a folder: who writes a log could name any file of this machine."""
+        if not (key.startswith(f"{root}/") and (".." not in key or posixpath.normpath(key).startswith(f"{root}/"))):
+            raise EgressDeniedError(
+                f"{self.table.database}.{self.table.name} has a file outside of {self.external.location}: {key}",
+                hint="shallow clones and links are not read: copy the files",
+            )
+
+    def _constants(self, values: Mapping[str, str | None]) -> pc.Expression:
+        """Return what holds for all rows of a file by its partition values, which a log has as text."""
+        parts = []
+        for name, text in values.items():
+            column, type_ = pc.field(name), self.stored.field(name).type
+            value = pa.scalar(text or None, pa.string()).cast(type_)
+            parts.append(column == value if value.is_valid else column.is_null())
+        return reduce(lambda left, right: left & right, parts)
+
+    # Row groups
+
+    def row_groups(self, uri: str, reference: str) -> Iterator[tuple[int, int, tuple[str | None, str | None], Bounds | None]]:
+        """Yield the number of each row group of a file, that of its rows, the range of its series, and that of its times."""
+        path, _, values = reference.partition(VALUES_FOLLOW)
+        system, key = self._locate(uri, path)
+        metadata = pq.read_metadata(key, filesystem=system)
+        positions = {metadata.schema.column(number).path: number for number in range(metadata.num_columns)}
+        partition = json.loads(values) if values else {}
+        series, time = self.text_series, ".".join(self.sources[self.table.timestamp.name])
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            names = (partition.get(series),) * 2 if series in partition else None
+            if names is None and series in positions:
+                names = text_range(group.column(positions[series]).statistics)
+            times = group.column(positions[time]).statistics if time in positions else None
+            bounds = None
+            if times is not None and times.has_min_max:
+                bounds = Bounds(*as_stored_integers(self.times_of([times.min, times.max])).to_pylist())
+            yield number, group.num_rows, names or (None, None), bounds
+
+    def read_row_groups(self, uri: str, reference: str, groups: Sequence[int], columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the rows of each of some row groups of a file."""
+        for group in groups:
+            batches = self.batches(uri, [reference], columns, None, max_rows=MAX_GROUP_ROWS, row_groups=[group])
+            yield pa.Table.from_batches(batches, schema=pa.schema([self.schema.field(name).remove_metadata() for name in columns]))
+
+    # Files
+
+    def files(self, files: pa.Table) -> pa.Table:
+        """Return the files of a version as those of our own tables are listed: references, and statistics of the keys."""
+        partitions = [name for name in files.column_names if name.startswith(PARTITION)]
+        paths = files["path"].to_pylist()
+        if partitions:
+            values = files.select(partitions).to_pylist()
+            paths = [
+                reference(path, {name.removeprefix(PARTITION): as_text(value) for name, value in own.items()})
+                for path, own in zip(paths, values, strict=True)
+            ]
+        columns = {
+            "path": pa.array(paths, pa.string()),
+            "size_bytes": files["size_bytes"],
+            "num_records": files["num_records"],
+            **self._statistics(files),
+        }
+        return pa.table(columns)
+
+    def _statistics(self, files: pa.Table) -> dict[str, Any]:
+        time, known = self.table.timestamp.name, dict[str, Any]()
+        path = self.sources[time]
+        type_ = stored_type(self.stored, path, self.external.location)
+        for end in STATISTICS:
+            stored = f"{end}.{'.'.join(path)}"
+            if stored in files.column_names:
+                known[f"{end}.{time}"] = self.times(files[stored].cast(type_), type_)
+            if (series := self.text_series) is not None and f"{end}.{series}" in files.column_names:
+                known[f"{end}.{self.table.series_key}"] = files[f"{end}.{series}"]
+        return known
+
+    @property
+    def text_series(self) -> str | None:
+        """The stored column whose values are the names of series as they are; None if there is none."""
+        if len(self.external.series) != 1:
+            return None
+        path = self.sources[self.external.series[0]]
+        is_text = len(path) == 1 and path[0] in self.stored.names and pa.types.is_string(self.stored.field(path[0]).type)
+        return path[0] if is_text else None
+
+
+def file_schema(declared: pa.Schema) -> pa.Schema:
+    """Return the columns of a log with the types that the files have."""
+    zones = [(one.metadata or {}).get(NANOSECONDS) for one in declared]
+    return pa.schema(
+        one if zone is None else pa.field(one.name, pa.timestamp("ns", zone.decode() or None))
+        for one, zone in zip(declared, zones, strict=True)
+    )
+
+
+def stored_type(stored: pa.Schema, path: Sequence[str], location: str) -> pa.DataType:
+    """Return the type of a stored column, or of a part of a nested one.
+
+    Raises:
+        HistoryGoneError: It does not exist any more.
+    """
+    type_: pa.DataType = pa.struct(list(stored))
+    for name in path:
+        index = type_.get_field_index(name) if pa.types.is_struct(type_) else -1
+        if index < 0:
+            raise HistoryGoneError(
+                f"column {'.'.join(path)} of {location} does not exist any more",
+                hint="drop the external table, create it with the columns that there are, and create its streams again",
+            )
+        type_ = type_.field(index).type
+    return type_
+
+
+def local_times(values: Any, zone: str) -> Any:
+    """Return times of a zone's clock, an expression or an array, as instants.
+
+    Of times that a clock shows twice it is the first; those that it skips are as many minutes after the change, as Spark has them.
+    """
+    existing = pc.assume_timezone(values, zone, ambiguous="earliest", nonexistent="earliest")
+    skipped = pc.subtract(values, pc.local_timestamp(existing))
+    return pc.add(existing.cast(MICROSECONDS), skipped)
+
+
+def scaled(values: Any, unit_ns: int, target_ns: int) -> Any:
+    """Convert whole numbers of a unit, an expression or an array, to those of another, rounded down."""
+    if unit_ns >= target_ns:
+        return pc.multiply_checked(values, unit_ns // target_ns)
+    factor = target_ns // unit_ns
+    # Division truncates, also below zero.
+    remainder = pc.subtract(values, pc.multiply(pc.divide(values, factor), factor))
+    return pc.subtract(pc.divide(values, factor), pc.if_else(pc.less(remainder, 0), 1, 0))
+
+
+def as_text(value: object) -> str | None:
+    """Return a partition value as a log has it."""
+    return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def clamp(value: int) -> int:
+    return min(max(value, -(2**63) + 1), 2**63 - 1)
+
+
+def clamped(value: int, type_: pa.DataType) -> pa.Scalar:
+    """Return a number as a scalar of an integer type, at its end if it is beyond."""
+    low, high = -(2 ** (type_.bit_width - 1)), 2 ** (type_.bit_width - 1) - 1
+    return pa.scalar(min(max(value, low), high), type_)

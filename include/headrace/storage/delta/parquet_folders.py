@@ -1,0 +1,144 @@
+"""Folders in which Parquet files land, as sources of mirrors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from headrace.errors import NotFoundError, StorageError
+from headrace.storage.delta.external_rows import NANOSECONDS
+from headrace.storage.delta.log_entries import is_local
+from headrace.storage.delta.mirrors import SourceChange, SourceFile, ranges
+from headrace.storage.object_store import S3, file_system
+
+SUFFIXES: Final = (".parquet", ".parq")
+IGNORED: Final = ("_", ".")
+"""How names of files and folders begin that writers have not finished, or that are not data."""
+NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+MAX_FILES: Final = 5_000
+"""Files of a version."""
+FOOTER_THREADS: Final = 8
+MAX_WRITING_S: Final = 60.0
+"""A file that cannot be read is taken for one that is being written, for so long after its last change."""
+FILE: Final = "file://"
+UNSIGNED: Final = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFolder:
+    """The Parquet files of a folder and those below it, named `column=value` if they are partitions."""
+
+    location: str
+
+    def changes(self, known: Callable[[], set[str]], mark: str) -> Iterator[SourceChange]:  # noqa: ARG002
+        """Yield files that have landed, the oldest first, and those that are gone."""
+        listed = list_files(self.location)
+        before = known()
+        gone = sorted(before - listed.keys())
+        new = sorted((info.mtime_ns or 0, uri) for uri, info in listed.items() if uri not in before)
+        if gone:
+            yield SourceChange((), gone)
+        for start in range(0, len(new), MAX_FILES):
+            part = [uri for _, uri in new[start : start + MAX_FILES]]
+            with ThreadPoolExecutor(FOOTER_THREADS) as executor:
+                described = list(executor.map(partial(self._describe, listed), part))
+            if added := [file for file in described if file is not None]:
+                yield SourceChange(added, ())
+
+    def _describe(self, listed: dict[str, pafs.FileInfo], uri: str) -> SourceFile | None:
+        """Return what a log says of a file; None if it is being written."""
+        info = listed[uri]
+        try:
+            metadata = pq.read_metadata(info.path, filesystem=file_system(self.location)[0])
+        except FileNotFoundError:
+            return None
+        except (pa.ArrowException, OSError) as error:
+            if time.time() - (info.mtime_ns or 0) / 1e9 < MAX_WRITING_S:
+                return None
+            raise StorageError(f"{unquote(uri)} is no Parquet file: {error}", hint="move it out of the folder") from error
+        statistics: dict[str, Any] = {"numRecords": metadata.num_rows, **column_ranges(metadata)}
+        modified_ms = (info.mtime_ns or 0) // 1_000_000
+        return SourceFile(uri, info.size or 0, modified_ms, partition_values(self.location, uri), statistics)
+
+
+def column_ranges(metadata: pq.FileMetaData) -> dict[str, dict[str, Any]]:
+    """Return the ranges of columns of times and whole numbers by a footer."""
+    schema = pa.schema([delta_field(one) for one in metadata.schema.to_arrow_schema()])
+    ends: dict[str, tuple[int, int]] = {}
+    for number in range(metadata.num_columns):
+        name, type_ = metadata.schema.column(number).path, metadata.schema.column(number).logical_type
+        if name not in schema.names or metadata.num_row_groups == 0:
+            continue
+        groups = [metadata.row_group(group).column(number).statistics for group in range(metadata.num_row_groups)]
+        field = schema.field(name).type
+        if not (pa.types.is_timestamp(field) or pa.types.is_integer(field)) or any(
+            one is None or not one.has_min_max for one in groups
+        ):
+            continue
+        low, high = min(one.min_raw for one in groups), max(one.max_raw for one in groups)
+        scale = 1_000 if '"timeUnit": "milliseconds"' in type_.to_json() else 1
+        ends[name] = (low * scale, high * scale)
+    return ranges(ends, schema)
+
+
+def list_files(location: str) -> dict[str, pafs.FileInfo]:
+    """Return the files of a folder by their URIs."""
+    system, root = file_system(location)
+    selector = pafs.FileSelector(root, allow_not_found=True, recursive=True)
+    files = (info for info in system.get_file_info(selector) if info.type is pafs.FileType.File)
+    return {uri_of(location, info.path): info for info in files if is_data(info.path.removeprefix(f"{root}/"))}
+
+
+def is_data(path: str) -> bool:
+    """Return whether a path below a folder is that of a data file which its writer has finished."""
+    return path.endswith(SUFFIXES) and not any(part.startswith(IGNORED) for part in path.split("/"))
+
+
+def uri_of(location: str, path: str) -> str:
+    """Return the URI of a file by its path in the file system, escaped as in a log."""
+    return f"{FILE if is_local(location) else S3}{quote(path)}"
+
+
+def partition_values(location: str, uri: str) -> dict[str, str | None]:
+    """Return the values of the folders between the location and a file that are named `column=value`."""
+    system_path = file_system(location)[1]
+    folders = unquote(uri.partition("://")[2]).removeprefix(f"{system_path}/").split("/")[:-1]
+    pairs = (folder.partition("=") for folder in folders)
+    return {name: None if value == NULL_PARTITION else unquote(value) for name, equals, value in pairs if equals}
+
+
+def read_schema(location: str) -> tuple[pa.Schema, Sequence[str]]:
+    """Return the columns of the newest file as Delta Lake has them, and which of them are partitions.
+
+    Raises:
+        NotFoundError: There is no file.
+    """
+    listed = list_files(location)
+    if not listed:
+        raise NotFoundError(
+            f"there is no Parquet file below {location}", hint="name the folder where files land, once there is one"
+        )
+    newest = max(listed, key=lambda uri: (listed[uri].mtime_ns or 0, uri))
+    stored = pq.read_schema(listed[newest].path, filesystem=file_system(location)[0])
+    partitions = list(partition_values(location, newest))
+    fields = [delta_field(one) for one in stored if one.name not in partitions]
+    return pa.schema([*fields, *(pa.field(name, pa.string()) for name in partitions)]), partitions
+
+
+def delta_field(field: pa.Field) -> pa.Field:
+    """Return a column of a file as Delta Lake has it. Its metadata says what the files have if that is another type."""
+    type_ = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if pa.types.is_timestamp(type_):
+        if type_.unit == "ns":
+            return pa.field(field.name, pa.int64(), metadata={NANOSECONDS: b"UTC" if type_.tz else b""})
+        return pa.field(field.name, pa.timestamp("us", "UTC" if type_.tz else None))
+    return pa.field(field.name, UNSIGNED.get(type_, type_))
