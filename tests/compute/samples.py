@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.compute import AnyPlan, Plan, Relation, Scope, SeriesNames, StatisticsProvider, bind, evaluate, language
+from headrace.compute import (
+    AnyPlan,
+    Plan,
+    Relation,
+    Scan,
+    Scope,
+    SeriesNames,
+    StatisticsProvider,
+    TableStatistics,
+    bind,
+    evaluate,
+    language,
+)
+from headrace.compute.columnar.table_plans import Series
 from headrace.errors import NotFoundError
 from headrace.model.queries import Query, Union
 from headrace.model.statements import Select
@@ -129,6 +143,25 @@ def to_arrow(table: Table, rows: Iterable[Mapping[str, Any]], precision: Precisi
                 [None if value is None else value * micros for value in values], ARROW[TypeKind.TIMESTAMP]
             )
     return pa.table({**columns, TBNAME: pa.array([row.get(TBNAME, table.name) for row in records], pa.string())})
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads the sample rows."""
+
+    table: pa.Table
+
+    def row_count(self, scan: Scan, first: int | None, last: int | None, series: Series = None) -> int:  # noqa: ARG002
+        return int(self.table.num_rows)
+
+    def batches(self, scan: Scan, first: int | None, last: int | None, series: Series = None) -> Iterator[pa.Table]:  # noqa: ARG002
+        yield self.table.select(list(scan.columns))
+
+    def size(self, scan: Scan) -> TableStatistics | None:  # noqa: ARG002
+        return None
+
+    def subtables(self, scan: Scan) -> pa.Table:  # noqa: ARG002
+        return pa.table({TBNAME: ["d1", "d2", "d3"], "site": ["x", "y", None], "room": pa.array([1, 2, None], pa.int32())})
 
 
 def frame(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]], **others: Precision) -> DataFrame:

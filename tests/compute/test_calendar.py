@@ -11,8 +11,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from headrace.compute import evaluate
+from headrace.compute.columnar.table_plans import evaluate_tables
 from headrace.model.time import Precision
-from tests.compute.samples import METERS, answer, frame, plan, scope
+from tests.compute.samples import METERS, Reader, answer, frame, plan, scope, to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,6 +104,8 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
         ("(1d) sliding(20m)", DAY, HOUR / 3, timedelta()),
         ("(2d, 30m) sliding(1d)", 2 * DAY, DAY, HOUR / 2),
         ("(3h) sliding(1h)", 3 * HOUR, HOUR, timedelta()),
+        ("(1d) sliding(45m)", DAY, HOUR * 3 / 4, timedelta()),
+        ("(1d, 10m) sliding(50m)", DAY, HOUR * 5 / 6, HOUR / 6),
     ],
 )
 @pytest.mark.parametrize(
@@ -125,6 +128,7 @@ def test_on_days_when_the_clock_changes_every_row_is_in_the_windows_that_cover_i
         ("America/Moncton", datetime(2006, 10, 29, 3, 1, tzinfo=UTC), "(2d) sliding(12h)", 2 * DAY, HOUR * 12),
         ("Pacific/Apia", datetime(2011, 12, 30, 10, tzinfo=UTC), "(1d)", DAY, DAY),
         ("Pacific/Apia", datetime(2011, 12, 30, 10, tzinfo=UTC), "(1d) sliding(6h)", DAY, HOUR * 6),
+        ("Pacific/Apia", datetime(2011, 12, 30, 10, tzinfo=UTC), "(2d) sliding(7h)", 2 * DAY, HOUR * 7),
     ],
 )
 def test_midnights_that_a_clock_repeats_and_days_that_it_skips_keep_rows_in_their_windows(
@@ -149,26 +153,55 @@ def check_windows(
     assert len(found) == len(wanted)
 
 
+CHANGES = {
+    "Europe/Berlin": datetime(2024, 3, 31, 1, tzinfo=UTC),
+    "Europe/Paris": datetime(2024, 10, 27, 1, tzinfo=UTC),
+    "Australia/Lord_Howe": datetime(2024, 10, 5, 15, 30, tzinfo=UTC),
+    "Pacific/Apia": datetime(2011, 12, 30, 10, tzinfo=UTC),
+    "America/Moncton": datetime(2006, 10, 29, 3, 1, tzinfo=UTC),
+}
+
+
 @pytest.mark.parametrize(
     ("zone", "interval"),
     [
         *(("Europe/Berlin", interval) for interval in ("(1d, 150m)", "(1d) sliding(1h)", "(1d) sliding(20m)", "(1d)")),
+        *((zone, f"(1d) sliding({slide})") for zone in CHANGES for slide in ("45m", "7h")),
+        ("Europe/Berlin", "(1d, 5m) sliding(25m)"),
         ("Pacific/Apia", "(1d)"),
+        ("Pacific/Apia", "(3d, 2h) sliding(1d)"),
         ("America/Moncton", "(1d)"),
     ],
 )
-def test_fill_leaves_no_gap_at_clock_changes(small: SparkSession, zone: str, interval: str) -> None:
-    month, year = {"Europe/Berlin": (3, 2024), "Pacific/Apia": (12, 2011), "America/Moncton": (10, 2006)}[zone]
-    days = [datetime(year, month, 27, 12, tzinfo=UTC), datetime(year, month, 31, 12, tzinfo=UTC)]
-    hours = [days[0] + HOUR * number / 3 for number in range(12 * 24)]
-    starts = "select cast(_wstart as bigint), cast(_wend as bigint)"
+@pytest.mark.parametrize("has_range", [True, False])
+def test_fill_leaves_no_gap_at_clock_changes(small: SparkSession, zone: str, interval: str, has_range: bool) -> None:
+    """It adds the windows that other rows have, between those of two rows, or between the ends of WHERE's range around one."""
+    ends = [CHANGES[zone] - timedelta(days=3, minutes=7), CHANGES[zone] + timedelta(days=2, minutes=7)]
+    few = [CHANGES[zone] + HOUR * 1.5] if has_range else ends
+    many = [ends[0] + HOUR * number / 4 for number in range(4 * 120)] + ends
+    first, last = (int(at.timestamp() * 1000) for at in ends)
 
-    def windows(instants: list[datetime], fill: str) -> list[tuple[int, int]]:
-        rows = frame(small, METERS, [{"tbname": "d1", "ts": int(at.timestamp() * 1000), "a": 1} for at in instants])
-        sql = f"{starts}, sum(a) from d1 interval{interval} {fill}"
-        return sorted(tuple(row)[:2] for row in evaluate(plan(sql, where=scope(timezone=zone)), rows).collect())
+    def windows(instants: list[datetime], fill: str, *, where: str = "", is_near: bool = False) -> list[tuple[int, ...]]:
+        values = [{"tbname": "d1", "ts": int(at.timestamp() * 1000), "a": 1} for at in instants]
+        sql = f"select cast(_wstart as bigint), cast(_wend as bigint), sum(a) from d1 {where} interval{interval} {fill}"
+        query = plan(sql, where=scope(timezone=zone))
+        if is_near:
+            columns = evaluate_tables(query, Reader(to_arrow(METERS, values)), 1000).columns
+            found = list(zip(*(column.to_pylist() for column in columns), strict=True))
+        else:
+            found = [tuple(row) for row in evaluate(query, frame(small, METERS, values)).collect()]
+        assert len({start for start, *_ in found}) == len(found)
+        return sorted(row[:2] for row in found)
 
-    assert windows(days, "fill(null)") == windows([*days, *hours], "")
+    every = windows(many, "")
+    where = f"where ts between {first} and {last}" if has_range else ""
+    if has_range:
+        earliest, latest = windows(few, "")[0], max(window for window in every if window[0] <= last)
+        since = min(earliest, max(window for window in every if window[0] <= first))
+        every = [window for window in every if since <= window <= latest]
+    assert windows(few, "fill(null)", where=where) == every
+    if not has_range:
+        assert windows(few, "fill(null)", is_near=True) == every
 
 
 def test_months_with_an_offset_in_days_do_not_overlap(small: SparkSession) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -108,19 +107,6 @@ def test_windows_of_months_and_of_local_days_are_filled_by_the_calendar(small: S
     days = answer("select _wstart, _wduration, sum(a) from d1 interval(1d) fill(prev)", spring, where=where)
     assert [row[1] // hour for row in days] == [24, 24, 23, 24, 24]
     assert [row[2] for row in days] == [1, 1, 1, 1, 2]
-
-
-@pytest.mark.parametrize("day", ["2024-03-31", "2024-10-27"])
-def test_windows_with_rows_stay_with_fill_where_the_clock_changes(small: SparkSession, day: str) -> None:
-    """Windows whose starts the clock skips begin later, some of them after the next one of the grid."""
-    middle, quarter = int(datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp() * 1000) - T0, 900_000
-    rows = frame(small, METERS, meters(*(("d1", middle + number * quarter, number) for number in range(-48, 48)))).coalesce(1)
-    sql = f"select _wstart, count(*) from d1 where ts >= {T0 + middle - 48 * quarter} and ts < {T0 + middle + 48 * quarter}"
-    for sliding in ("45m", "25m", "7h"):
-        windows = f"{sql} interval(1d) sliding({sliding})"
-        plain, filled = (answer(f"{windows} {fill}", rows, where=scope(timezone="Europe/Berlin")) for fill in ("", "fill(null)"))
-        assert {tuple(row) for row in plain} <= {tuple(row) for row in filled}
-        assert len({row[0] for row in filled}) == len(filled)
 
 
 @pytest.mark.parametrize(

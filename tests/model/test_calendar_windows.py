@@ -21,6 +21,7 @@ ZONES = (
 )
 FIXED = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(days=7)}
 MONTHS = {"n": 1, "y": 12}
+SLIDES = st.sampled_from((Duration(1, "d"), Duration(7, "h"), Duration(150, "m")))
 Window = tuple[datetime, datetime]
 
 
@@ -31,12 +32,12 @@ def durations(units: str, most: int) -> st.SearchStrategy[Duration]:
 @st.composite
 def grids(draw: st.DrawFn) -> CalendarGrid:
     """Return windows of days, weeks, months or years, with any offset and slide that INTERVAL takes."""
-    length = draw(st.one_of(durations("dw", 5), durations("n", 20), durations("y", 4)))
+    length = draw(st.one_of(durations("d", 1), durations("dw", 5), durations("n", 20), durations("y", 4)))
     is_calendar, is_sliding = length.unit in "ny", draw(st.booleans())
     # INTERVAL has at most a hundred windows at once.
-    sliding = (
-        Duration(draw(st.sampled_from((1, 7))) * (1 + length.months // 3) if is_calendar else 1, "d") if is_sliding else length
-    )
+    sliding = Duration(draw(st.sampled_from((1, 7))) * (1 + length.months // 3), "d") if is_calendar else draw(SLIDES)
+    if not is_sliding:
+        sliding = length
     offset = draw(st.one_of(st.just(Duration(0, "n" if is_calendar else "h")), durations("h", 23), durations("m", 59)))
     if is_calendar and not is_sliding and draw(st.booleans()):
         offset = Duration(draw(st.integers(0, length.months - 1)), "n") if draw(st.booleans()) else draw(durations("d", 27))
@@ -86,7 +87,7 @@ def windows_around(grid: CalendarGrid, at: datetime) -> Iterator[Window]:
             point = shifted(origin, grid.sliding, number)
             end = shifted(point, grid.length) if grid.overlaps else shifted(origin, grid.sliding, number + 1)
         by_start[first_shown(point, zone)] = first_shown(end, zone)
-    yield from by_start.items()
+    yield from ((start, end) for start, end in by_start.items() if start < end)
 
 
 def ticks(at: datetime) -> int:

@@ -298,6 +298,8 @@ class Generator:
             "interval(1n, 27d)",
             "interval(1d, 150m)",
             "interval(1d) sliding(30m)",
+            "interval(1d) sliding(45m)",
+            "interval(2d, 10m) sliding(7h)",
             "interval(1n) sliding(1w)",
             "interval(3n, 1n)",
             "interval(1y)",

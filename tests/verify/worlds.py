@@ -60,6 +60,7 @@ PLACES: Final = (
     ("America/New_York", "2024-11-02 12:00:00"),
     ("Asia/Kolkata", "2024-02-28 18:00:00"),
     ("+08:00", "2024-12-31 20:00:00"),
+    ("Pacific/Apia", "2011-12-29 18:00:00"),
 )
 PRECISIONS: Final = (Precision.MILLISECOND, Precision.MILLISECOND, Precision.MICROSECOND, Precision.NANOSECOND)
 SIZES: Final = (300, 300, 24, 300, 300, 300, 300, 8)

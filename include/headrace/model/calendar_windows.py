@@ -2,7 +2,7 @@
 
 Windows start when the clock shows the points of a grid: a number of months or of ticks apart. Of points that the clock
 shows twice, the first time counts. Points that it skips start later by what is skipped; if two start at one instant, only the later
-on the grid is a window.
+on the grid is a window, and one that the clock skips as a whole is none.
 """
 
 from __future__ import annotations
@@ -121,8 +121,9 @@ class CalendarGrid:
         """Return the starts and ends of windows by their numbers on the grid, and whether they exist."""
         point, start = self._point(numbers), self._start(numbers)
         shown = self._wall(start)
-        exists = (shown == point) | (self._point(self._number(shown)) != shown)
-        return start, self._instant(self._end_point(numbers, point)), exists
+        end = self._instant(self._end_point(numbers, point))
+        exists = (start < end) & ((shown == point) | (self._point(self._number(shown)) != shown))
+        return start, end, exists
 
     def _start(self, numbers: Int64s) -> Int64s:
         return self._instant(self._point(numbers))

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from headrace.compute import Scan, TableStatistics, evaluate
+from headrace.compute import evaluate
 from headrace.compute.columnar import UnsupportedError, columns, table_plans
 from headrace.compute.columnar.near import evaluate_locally
-from headrace.compute.columnar.table_plans import Series, check_tables, evaluate_tables
-from headrace.model.tables import TBNAME
-from tests.compute.samples import METERS, T0, meters, pairs, plan, to_arrow
+from headrace.compute.columnar.table_plans import check_tables, evaluate_tables
+from tests.compute.samples import METERS, T0, Reader, meters, pairs, plan, to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,25 +84,6 @@ QUERIES = (
     "select x.ts, y.ts from d1 x left asof join d2 y on x.ts >= y.ts jlimit 2",
     "select x.ts, y.ts from d1 x right asof join d2 y on x.ts < y.ts",
 )
-
-
-@dataclass(frozen=True)
-class Reader:
-    """Reads the sample rows."""
-
-    table: pa.Table
-
-    def row_count(self, scan: Scan, first: int | None, last: int | None, series: Series = None) -> int:  # noqa: ARG002
-        return int(self.table.num_rows)
-
-    def batches(self, scan: Scan, first: int | None, last: int | None, series: Series = None) -> Iterator[pa.Table]:  # noqa: ARG002
-        yield self.table.select(list(scan.columns))
-
-    def size(self, scan: Scan) -> TableStatistics | None:  # noqa: ARG002
-        return None
-
-    def subtables(self, scan: Scan) -> pa.Table:  # noqa: ARG002
-        return pa.table({TBNAME: ["d1", "d2", "d3"], "site": ["x", "y", None], "room": pa.array([1, 2, None], pa.int32())})
 
 
 @pytest.fixture(scope="module")

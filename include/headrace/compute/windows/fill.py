@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.compute import calendar
 from headrace.compute.frames import Frame, Repetition, SparkRows
-from headrace.compute.nodes import NULL, TRUE, Column, Node, Over, bigint, call, case, either, if_
+from headrace.compute.nodes import NULL, TRUE, Column, Node, Over, bigint, both, call, case, either, if_
 from headrace.compute.plan import WEND, WSTART, Plan
 from headrace.compute.plan_clauses import Output
 from headrace.compute.sql_text import stored_outputs
@@ -29,7 +29,7 @@ MAX_FILLED_WINDOWS: Final = 10_000_000
 IS_FILLED: Final = "_is_filled"
 """Whether a window was added by FILL."""
 AT, LAST, STEP, NEXT, FIRST = map(Column, ("_at", "_last", "_step", "_next", "_first"))
-WALL, NEXT_WALL, RANGE_START, RANGE_END = map(Column, ("_wall", "_next_wall", "_range_start", "_range_end"))
+LOW, HIGH, POINT, WALL, LOW_WALL, HIGH_WALL = map(Column, ("_low", "_high", "_point", "_wall", "_low_wall", "_high_wall"))
 FORCED_MODES: Final = (FillMode.NULL_F, FillMode.VALUE_F)
 
 
@@ -61,35 +61,39 @@ def fill_rows(plan: Plan, windows: F) -> F:
         windows = windows.or_row({WSTART: first, WEND: first}, {output.column: output.type for output in outputs})
     values = [output for output in outputs if output.is_filled]
     with_neighbors = windows.extend(neighbor_columns(fill, tuple(keys.values()), values))
-    positioned = add_starts(window, plan.precision, add_steps(window, plan.precision, with_neighbors, first, last))
-    return fill_positions(plan, fill, positioned.extend({LAST.name: intervals.end(window, AT, plan.precision)}))
+    return fill_positions(
+        plan, fill, add_windows(window, plan.precision, add_steps(window, plan.precision, with_neighbors, first, last))
+    )
 
 
 def fill_positions(plan: Plan, fill: FillPlan, positioned: F) -> F:
     """Return the windows at `_at` to `_last` with their values.
 
-    Each row has the window that one is filled from, `_step` slides away (0 for itself): keys, `_wstart`, the outputs that depend on
-    rows, `_next`, and `neighbor_columns`.
+    Each row has the window that one is filled from, itself if it has rows: keys, `_wstart`, the outputs that depend on rows,
+    `_next`, and `neighbor_columns`.
     """
     keys: dict[str, Node] = {key.column: Column(key.column) for key in plan.keys}
     outputs = (*plan.outputs, *plan.hidden)
     values = [output for output in outputs if output.is_filled]
     filled = {output.column: filled_value(fill, output, number) for number, output in enumerate(values)}
-    ended = positioned.select({**keys, WSTART: AT, WEND: LAST, IS_FILLED: call("<>", STEP, bigint(0)), **filled})
+    ended = positioned.select({**keys, WSTART: AT, WEND: LAST, IS_FILLED: call("<>", AT, Column(WSTART)), **filled})
     results = {output.column: Column(output.column) if output.is_filled else output.node for output in outputs}
     ends = {name: Column(name) for name in (WSTART, WEND, IS_FILLED)}
     return ended.select({**keys, **ends, **results})
 
 
-def add_starts(window: IntervalWindow, precision: Precision, stepped: F) -> F:
-    """Add the window start that lies `_step` slides after a window as `_at`, without those that the clock skips."""
-    point = intervals.add_slides(window, WALL, STEP, precision)
-    start = calendar.to_utc(point, window.zone or "UTC", precision)
-    is_own = STEP.equals(bigint(0))
-    positioned = stepped.extend({AT.name: if_(is_own, Column(WSTART), start)})
+def add_windows(window: IntervalWindow, precision: Precision, stepped: F) -> F:
+    """Add as `_at` and `_last` the ends of the window whose grid point is `_step` slides after that of a window, if there is one.
+
+    Only those that start from `_low` up to `_high` are kept.
+    """
+    pointed = stepped.extend({POINT.name: intervals.add_slides(window, WALL, STEP, precision)})
+    start = calendar.to_utc(POINT, window.zone or "UTC", precision)
+    windows = pointed.extend({AT.name: start, LAST.name: intervals.last_instant(window, POINT, precision)})
     if not intervals.has_shifted_starts(window, precision):
-        return positioned
-    return positioned.where(either(is_own, intervals.grid_point(window, AT, precision).equals(point)))
+        return windows
+    is_before_high = either(HIGH > AT, both(NEXT.is_null(), AT.equals(HIGH)))
+    return windows.where(both(intervals.exists(window, POINT, AT, LAST, precision), AT >= LOW, is_before_high))
 
 
 def has_bounded_range(plan: Plan) -> bool:
@@ -135,30 +139,29 @@ def neighbor(output: Output) -> Column:
 
 
 def add_steps(window: IntervalWindow, precision: Precision, windows: F, first: Node | None, last: Node | None) -> F:
-    """Repeat each window for those filled from it, with the number of slides between them as `_step` (0 for itself).
+    """Repeat each window for itself and those filled from it, with the number of slides between their grid points as `_step`.
 
-    Intermediate results are columns, because the expressions of a calendar would be megabytes if nested.
+    These are those from `_low`, which is the window itself or the first one of WHERE's range, up to the next one or the last one of
+    the range, `_high`. Intermediate results are columns, because the expressions of a calendar would be megabytes if nested.
     """
-    bounds = {RANGE_START.name: first, RANGE_END.name: last}
-    bounded = windows.extend({name: start for name, start in bounds.items() if start is not None})
-    instants = {WALL.name: WSTART, NEXT_WALL.name: NEXT.name} | {
-        f"{name}_wall": name for name, start in bounds.items() if start is not None
-    }
-    walls = bounded.extend({name: intervals.grid_point(window, Column(at), precision) for name, at in instants.items()})
-    before, after = step_counts(window, precision, first is not None, last is not None)
+    low = Column(WSTART) if first is None else if_(FIRST, call("least", first, Column(WSTART)), Column(WSTART))
+    high = Column(WSTART) if last is None else call("greatest", last, Column(WSTART))
+    bounded = windows.extend({LOW.name: low, HIGH.name: if_(NEXT.is_null(), high, NEXT)})
+    points = {WALL.name: Column(WSTART), LOW_WALL.name: LOW, HIGH_WALL.name: HIGH}
+    walls = bounded.extend({name: intervals.point_of(window, at, precision) for name, at in points.items()})
+    before, after = step_counts(window, precision)
     message = ("FILL would make ", " windows from one")
     return walls.repeat(Repetition(STEP.name, -before, after, MAX_FILLED_WINDOWS, message))
 
 
-def step_counts(window: IntervalWindow, precision: Precision, low: bool, high: bool) -> tuple[Node, Node]:
-    """Return how many windows to fill before and after a window. `low` and `high`: whether WHERE's range has the end."""
-    none = bigint(0)
-    lead = slides_between(window, Column(f"{RANGE_START.name}_wall"), WALL, precision)
-    tail = slides_between(window, WALL, Column(f"{RANGE_END.name}_wall"), precision)
-    before = if_(FIRST, call("greatest", lead, none), none) if low else none
-    # Of a window that starts late because the clock skips its point, and the next one, the points may be the same.
-    inner = call("greatest", slides_between(window, WALL, NEXT_WALL, precision) - bigint(1), none)
-    return before, if_(NEXT.is_null(), call("greatest", tail, none) if high else none, inner)
+def step_counts(window: IntervalWindow, precision: Precision) -> tuple[Node, Node]:
+    """Return how many grid points before and after that of a window may be those of windows filled from it."""
+    before = slides_between(window, LOW_WALL, WALL, precision)
+    after = slides_between(window, WALL, HIGH_WALL, precision) - if_(NEXT.is_null(), bigint(0), bigint(1))
+    if not intervals.has_shifted_starts(window, precision):
+        return before, after
+    before = before + intervals.max_reordered(window, LOW, precision)
+    return before, call("greatest", after + intervals.max_reordered(window, HIGH, precision), bigint(0))
 
 
 def slides_between(window: IntervalWindow, first: Node, second: Node, precision: Precision) -> Node:
@@ -171,21 +174,21 @@ def slides_between(window: IntervalWindow, first: Node, second: Node, precision:
 
 def filled_value(fill: FillPlan, output: Output, number: int) -> Node:
     """Return an output: its own value in an existing window (the neighbor's if NULL), else the value of the mode."""
-    own, other, is_own = Column(output.column), neighbor(output), STEP.equals(bigint(0))
+    own, other, is_own = Column(output.column), neighbor(output), AT.equals(Column(WSTART))
     if fill.keeps_nulls and fill.mode in (FillMode.PREV, FillMode.NEXT):
         return if_(is_own, own, other)
     if fill.keeps_nulls and fill.mode in (FillMode.VALUE, FillMode.VALUE_F):
         return if_(is_own, own, fill.values[number])
     match fill.mode:
         case FillMode.PREV:
-            return if_(bigint(0) > STEP, NULL, other)
+            return if_(Column(WSTART) > AT, NULL, other)
         case FillMode.NEXT:
-            return if_(bigint(0) < STEP, other, call("coalesce", own, other))
+            return if_(Column(WSTART) < AT, other, call("coalesce", own, other))
         case FillMode.VALUE | FillMode.VALUE_F:
             return if_(is_own, call("coalesce", own, fill.values[number]), fill.values[number])
         case FillMode.LINEAR if output.type.is_number:
             points = (Column(WSTART), own), (NEXT, other)
-            return case([(is_own, own), (bigint(0) < STEP, double_to_number(value_on_line(AT, *points), output.type))])
+            return case([(is_own, own), (Column(WSTART) < AT, double_to_number(value_on_line(AT, *points), output.type))])
         case _:
             return if_(is_own, own, NULL)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.compute import calendar
-from headrace.compute.nodes import Column, Node, bigint, bigint_sql, call, integer, spark_sql
+from headrace.compute.nodes import Column, Node, bigint, bigint_sql, both, call, either, if_, integer, spark_sql
 from headrace.compute.window_plans import IntervalWindow
 from headrace.model import zones
 from headrace.model.time import MONTHS_BEFORE_1970, Duration, Precision
@@ -28,7 +28,9 @@ def start(window: IntervalWindow, at: Node, precision: Precision) -> Node:
         return floor(window, at, precision)
     if not has_shifted_starts(window, precision):
         return calendar.to_utc(grid_point(window, at, precision), window.zone, precision)
-    return spark_sql("array_max(filter({}, s -> s <= {}))", candidate_starts(window, at, 1, precision), at)
+    has_length = f" AND {end(window, ELEMENT, precision)} >= {ELEMENT}" if may_skip_windows(window, precision) else ""
+    candidates = candidate_starts(window, at, 1, precision)
+    return spark_sql(f"array_max(filter({{}}, {ELEMENT} -> {ELEMENT} <= {{}}{has_length}))", candidates, at)
 
 
 def floor(window: IntervalWindow, wall: Node, precision: Precision) -> Node:
@@ -55,10 +57,48 @@ def floor_months(month: Node, count: int) -> Node:
     return month if count == 1 else month - call("pmod", month + bigint(MONTHS_BEFORE_1970), bigint(count))
 
 
-def grid_point(window: IntervalWindow, start_: Node, precision: Precision) -> Node:
+def grid_point(window: IntervalWindow, at: Node, precision: Precision) -> Node:
+    """Return the latest grid point at or before what the clock shows at an instant, which is a start if there is no zone."""
     if window.zone is None:
-        return start_
-    return floor(window, calendar.to_local(start_, window.zone, precision), precision)
+        return at
+    return floor(window, calendar.to_local(at, window.zone, precision), precision)
+
+
+def point_of(window: IntervalWindow, start_: Node, precision: Precision) -> Node:
+    """Return the grid point at which a window starts: what the clock shows, or would show if it had not been put forward."""
+    point = grid_point(window, start_, precision)
+    if window.zone is None or not has_shifted_starts(window, precision):
+        return point
+    shown = calendar.to_local(start_, window.zone, precision)
+    return if_(shown.equals(point), point, shown_before_change(window.zone, start_, precision))
+
+
+def shown_before_change(zone: str, at: Node, precision: Precision) -> Node:
+    """Return what the clock would show at an instant if it had not been changed within the length of its greatest change."""
+    change = zones.max_change(zone) * precision.ticks_per_second
+    return moved(calendar.to_local(moved(at, -change), zone, precision), change)
+
+
+def exists(window: IntervalWindow, point: Node, start_: Node, last: Node, precision: Precision) -> Node:
+    """Return whether there is a window for a grid point, and the instants that it would start and end at."""
+    shown = calendar.to_local(start_, window.zone or "UTC", precision)
+    return both(last >= start_, either(shown.equals(point), call("<>", floor(window, shown, precision), shown)))
+
+
+def max_reordered(window: IntervalWindow, at: Node, precision: Precision) -> Node:
+    """Return at least how many windows start out of the order of the grid next to the one that starts at an instant."""
+    if window.zone is None or not has_shifted_starts(window, precision):
+        return bigint(0)
+    shown = calendar.to_local(at, window.zone, precision)
+    return if_(shown.equals(shown_before_change(window.zone, at, precision)), bigint(0), bigint(margin(window, precision)))
+
+
+def margin(window: IntervalWindow, precision: Precision) -> int:
+    """Return how many grid points a change of the clock may put out of order."""
+    if not has_shifted_starts(window, precision):
+        return 0
+    change = zones.max_change(window.zone or "UTC") * precision.ticks_per_second
+    return 1 if window.sliding.is_calendar else -(-change // window.sliding.ticks(precision))
 
 
 def add_slides(window: IntervalWindow, point: Node, count: Node, precision: Precision) -> Node:
@@ -72,7 +112,11 @@ def end(window: IntervalWindow, start_: Node, precision: Precision) -> Node:
     """Return the last instant of the window that starts at `start_`, inclusive."""
     if window.zone is None and not window.length.is_calendar:
         return start_ + bigint(window.length.ticks(precision) - 1)
-    point = grid_point(window, start_, precision)
+    return last_instant(window, point_of(window, start_, precision), precision)
+
+
+def last_instant(window: IntervalWindow, point: Node, precision: Precision) -> Node:
+    """Return the last instant of the window that starts at a grid point, inclusive."""
     if window.sliding.is_calendar:
         last = add_slides(window, point, bigint(1), precision)
     elif window.length.is_calendar:
@@ -100,6 +144,11 @@ def has_shifted_starts(window: IntervalWindow, precision: Precision) -> bool:
     return any(part.ticks(precision) % DAY.ticks(precision) for part in parts) or zones.reorders_days(window.zone)
 
 
+def may_skip_windows(window: IntervalWindow, precision: Precision) -> bool:
+    """Return whether the clock may skip all of a window, which is none then."""
+    return zones.max_change(window.zone or "UTC") * precision.ticks_per_second >= window.length.max_ticks(precision)
+
+
 def starts(window: IntervalWindow, at: Node, precision: Precision) -> str:
     """Return the starts of all windows that contain an instant, as an array, latest first."""
     ended = end(window, ELEMENT, precision)
@@ -117,13 +166,10 @@ def candidate_starts(window: IntervalWindow, at: Node, count: int, precision: Pr
 
     These are the latest `count` grid points, and as many before and after as a change of the clock may shift.
     """
-    margin = 0
-    if has_shifted_starts(window, precision):
-        change = zones.max_change(window.zone or "UTC") * precision.ticks_per_second
-        margin = 1 if window.sliding.is_calendar else -(-change // window.sliding.ticks(precision))
+    slack = margin(window, precision)
     point = add_slides(window, grid_point(window, at, precision), -ELEMENT, precision)
     shifted = calendar.to_utc(point, window.zone or "UTC", precision)
-    return f"transform(sequence({-margin}L, {count - 1 + margin}L), {ELEMENT} -> {shifted})"
+    return f"transform(sequence({-slack}L, {count - 1 + slack}L), {ELEMENT} -> {shifted})"
 
 
 def consecutive_starts(window: IntervalWindow, latest: Node, precision: Precision) -> str:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from headrace.compute.frames import Frame
 from headrace.compute.nodes import Column, Node
 from headrace.compute.types import to_ticks
-from headrace.compute.windows.fill import STEP, fill_positions, neighbor, to_stored
+from headrace.compute.windows.fill import fill_positions, neighbor, to_stored
 from headrace.context import Context
 from headrace.model.queries import FillMode
 from headrace.model.types import TIMESTAMP, TypeKind
@@ -55,7 +55,6 @@ class FilledValues:
         query, ticks = self.plan.query, dict[str, Node]()
         columns = {name: keys[name].take(missing[GROUP]) for name in keys.column_names}
         columns |= {name: missing[name] for name in missing.column_names if name != GROUP}
-        columns[STEP.name] = pa.repeat(pa.scalar(1, pa.int64()), missing.num_rows)
         for output in self.columns.values():
             if output.type.kind is TypeKind.TIMESTAMP:
                 for name in (output.column, neighbor(output).name):

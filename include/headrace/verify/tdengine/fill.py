@@ -125,20 +125,19 @@ def fill_windows(
 
 def _grid_sql(fill: FillClause, grid: Grid, span: Range, windows: str, keys: Sequence[str]) -> str:
     """Return the SELECT of keys, `_ws` and `_we` of every window in the result."""
-    wall = grid.latest(START)
-    first, last = (None if ticks is None else grid.covering(instant(ticks).sql) for ticks in (span.first, span.last))
+    first, last = (None if ticks is None else grid.latest_start(instant(ticks).sql) for ticks in (span.first, span.last))
     key_list = ", ".join(keys)
     group = f" GROUP BY {key_list}" if keys else " HAVING count(*) > 0"
     if fill.mode in FORCED and not keys and first and last:
         group = ""
     lead = f"{key_list}, " if keys else ""
-    groups = f"SELECT {lead}min({wall}) AS _first, max({wall}) AS _last FROM {windows}{group}"
+    groups = f"SELECT {lead}min({START}) AS _first, max({START}) AS _last FROM {windows}{group}"
     low = f"least(_first, {first})" if first else "_first"
     high = f"greatest(_last, {last})" if last else "_last"
     ranges = f"SELECT {lead}{low} AS _low, {high} AS _high FROM ({groups})"
-    walls = f"SELECT {lead}unnest({grid.between('_low', '_high')}) AS _wall FROM ({ranges})"
+    walls = f"SELECT {lead}_low, _high, unnest({grid.between('_low', '_high')}) AS _wall FROM ({ranges})"
     borders = f"{grid.clock.instant('_wall')} AS {START}, {grid.end('_wall')} AS {END}"
-    return f"SELECT {lead}{borders} FROM ({walls}) WHERE {grid.exists('_wall')}"
+    return f"SELECT {lead}{borders} FROM ({walls}) WHERE {grid.exists('_wall')} AND {START} BETWEEN _low AND _high"
 
 
 def _value(mode: FillMode, output: FillColumn, rows: Partition, *, stream: bool) -> str:

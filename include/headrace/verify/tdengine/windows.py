@@ -97,16 +97,13 @@ class Grid:
         months = floor_to(self.clock.months(f"({wall} - {self.shift})"), self.sliding.months, -MONTHS_FROM_1900)
         return f"({self.clock.month_start(months)} + {self.shift})"
 
-    def covering(self, ticks: str) -> str:
-        """Return the same, also if the clock skips that start, or has shown the next one and was put back."""
+    def latest_start(self, ticks: str) -> str:
+        """Return the last start at or before an instant, also if the clock skips it, or has shown it before it was put back."""
         latest = self.latest(ticks)
         if self.clock.offset is not None:
-            return latest
-        before, after = self.moved(latest, -1), self.moved(latest, 1)
-        tests = (
-            f"WHEN {self.clock.instant(latest)} > {ticks} THEN {before} WHEN {self.clock.instant(after)} <= {ticks} THEN {after}"
-        )
-        return f"CASE {tests} ELSE {latest} END"
+            return self.clock.instant(latest)
+        instants = f"list_transform({self.starts(latest)}, lambda w: {self.clock.instant('w')})"
+        return f"list_max(list_filter({instants}, lambda s: s <= {ticks}))"
 
     def moved(self, wall: str, count: int) -> str:
         """Return the clock some starts later."""
@@ -126,10 +123,14 @@ class Grid:
         """Return the list of the wall clock at the starts of windows that may contain an instant, from the last start `wall`."""
         if self.sliding.is_calendar:
             return f"[{self.moved(wall, 1)}, {wall}, {self.moved(wall, -1)}]"
-        # A change of the clock moves a start, and lengthens a window, by at most this.
-        slack = Duration(1, "d").ticks(self.clock.precision) if self.clock.offset is None else 0
-        first = f"({wall} + {-(-slack // self.step) * self.step})"
-        return f"range({first}, {wall} - {self.length.max_ticks(self.clock.precision) + slack}, -{self.step})"
+        last = f"{wall} - {self.length.max_ticks(self.clock.precision) + self.slack}"
+        return f"range({wall} + {self.slack}, {last}, -{self.step})"
+
+    @property
+    def slack(self) -> int:
+        """Ticks by which a change of the clock moves a start, and lengthens a window, at most: whole steps of at least a day."""
+        day = Duration(1, "d").ticks(self.clock.precision) if self.clock.offset is None else 0
+        return -(-day // self.step) * self.step
 
     def end(self, wall: str) -> str:
         """Return the last instant of the window that starts when the clock shows `wall`."""
@@ -142,12 +143,14 @@ class Grid:
     def exists(self, wall: str) -> str:
         """Return the condition that a start exists.
 
-        If the clock skips a start, it falls on the same instant as another; only the later of the two exists.
+        If the clock skips a start, it may fall on the same instant as another; only the later of the two exists. A window that the
+        clock skips as a whole is none.
         """
         if self.clock.offset is not None or self.sliding.is_calendar:
             return "true"
         shown_wall = self.clock.wall(self.clock.instant(wall))
-        return f"({shown_wall} = {wall} OR {floored_mod(f'({shown_wall}) - {self.fixed_offset}', self.step)} <> 0)"
+        is_start = f"({shown_wall} = {wall} OR {floored_mod(f'({shown_wall}) - {self.fixed_offset}', self.step)} <> 0)"
+        return f"{is_start} AND {self.clock.instant(wall)} <= {self.end(wall)}"
 
     @property
     def fixed_offset(self) -> int:
@@ -155,9 +158,10 @@ class Grid:
         return 0 if self.offset.is_calendar else self.offset.ticks(self.clock.precision)
 
     def between(self, first: str, last: str) -> str:
-        """Return the list of the wall clock at all starts from one to another."""
+        """Return the list of the wall clock at starts, among them all from one instant to another."""
+        low, high = self.latest(first), self.latest(last)
         if not self.sliding.is_calendar:
-            return f"range({first}, {last} + 1, {self.step})"
-        ends = (self.clock.months(f"({wall} - {self.shift})") for wall in (last, first))
+            return f"range({low} - {self.slack}, {high} + {self.slack} + 1, {self.step})"
+        ends = (self.clock.months(f"({wall} - {self.shift})") for wall in (high, low))
         count = f"(({' - '.join(ends)}) // {self.sliding.months})"
-        return f"list_transform(range(0, {count} + 1), lambda i: {self.months_later(first, f'i * {self.sliding.months}')})"
+        return f"list_transform(range(-1, {count} + 2), lambda i: {self.months_later(low, f'i * {self.sliding.months}')})"
