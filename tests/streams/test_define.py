@@ -393,9 +393,16 @@ def test_the_series_of_a_tree_are_told_apart_by_its_own_series_key() -> None:
             "into out as select count(*) from old event_window start with n > 1 end with n > 2",
             "event_window start with n > 1 end with n > 2",
         ),
+        ("into out as select count(*) from old interval(1s) order by 1 desc", "order by 1 desc"),
+        ("into out as select count(*) from old interval(1s) order by n limit 2, 3", "order by n"),
+        ("into out as select count(*) from old interval(1s) limit 2, 3", "limit 2, 3"),
+        ("into out as select count(*) from old partition by n interval(1s) slimit 2 soffset 1", "slimit 2 soffset 1"),
+        ("into out as select distinct n from old interval(1s)", "distinct"),
+        ("into out as (select count(*) from old interval(1s)) limit 2", "limit 2"),
+        ("into out as select count(*) from old interval(1s) group by n", "group by n"),
     ],
 )
-def test_an_error_points_to_the_option_or_window_that_is_wrong(env_with_targets: StreamEnvironment, sql: str, marked: str) -> None:
+def test_an_error_points_to_the_option_or_clause_that_is_wrong(env_with_targets: StreamEnvironment, sql: str, marked: str) -> None:
     statement = f"create stream s trigger at_once {sql}"
     with pytest.raises(InvalidStreamError) as refused:
         env_with_targets.create(statement)

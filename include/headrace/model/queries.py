@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -172,6 +173,12 @@ class Query:
     distinct: bool = False
     span: Span | None = field(default=None, compare=False)
     tags_only: bool = False
+    clause_spans: Mapping[str, Span] = field(default_factory=dict, compare=False)
+    """Where the clauses that have no span of their own are, by the words that begin them."""
+
+    def span_of(self, clause: str) -> Span | None:
+        """Return where a clause is, or the whole query if it is not known."""
+        return self.clause_spans.get(clause, self.span)
 
 
 @dataclass(frozen=True, slots=True)

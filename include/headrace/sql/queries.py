@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple
 
 from headrace.model.queries import Join, Ordering, Query, QuerySource, SelectItem, Source, TableSource, Union
+from headrace.model.spans import Span
 from headrace.sql.tokens import TokenType
 from headrace.sql.windows import WindowParser
 
@@ -30,6 +31,9 @@ def misplaced_hints(clauses: tuple[Clause, ...], tail: tuple[Clause, ...]) -> di
     hint = f"write the clauses of a query in this order, each once: {' … '.join(order)}"
     words = (word for clause in order for word in clause.replace(",", "").split() if word.isupper() and word != "BY")
     return dict.fromkeys(words, hint)
+
+
+QUANTIFIER: Final = Clause("DISTINCT", lambda self: self._parse_quantifier())
 
 
 class QueryParser(WindowParser):
@@ -72,19 +76,25 @@ class QueryParser(WindowParser):
     def _parse_select(self) -> Query:
         start = self._index
         self._expect("SELECT")
-        fields = self._parse_quantifier()
+        fields, spans = self._parse_clauses((QUANTIFIER,))
         items = self._parse_list(self._parse_item)
-        fields |= self._parse_clauses(self.CLAUSES)
-        return Query(items, fields.pop("source", None), span=self._span(start), **fields)
+        clauses, clause_spans = self._parse_clauses(self.CLAUSES)
+        fields |= clauses
+        return Query(items, fields.pop("source", None), span=self._span(start), clause_spans=spans | clause_spans, **fields)
 
     def _parse_quantifier(self) -> Fields:
         return {"distinct": self._accept_one("DISTINCT", "ALL") == "DISTINCT"}
 
-    def _parse_clauses(self, clauses: tuple[Clause, ...]) -> Fields:
+    def _parse_clauses(self, clauses: tuple[Clause, ...]) -> tuple[Fields, dict[str, Span]]:
+        """Return the fields of the clauses that are there, and where each is."""
         fields: Fields = {}
+        spans = {}
         for clause in clauses:
+            start = self._index
             fields |= clause.parse(self)
-        return fields
+            if self._index > start:
+                spans[clause.words] = self._span(start)
+        return fields, spans
 
     def _parse_from(self) -> Fields:
         return {"source": self._parse_source()} if self._accept("FROM") else {}
@@ -189,14 +199,14 @@ class QueryParser(WindowParser):
 
     def _parse_tail(self, query: Query | Union, start: int) -> Query | Union:
         """Parse `[ORDER BY …] [LIMIT …]` and other clauses that the dialect allows there."""
-        fields = self._parse_clauses(self.TAIL)
+        fields, spans = self._parse_clauses(self.TAIL)
         if not fields:
             return query
         if query.order_by or query.limit is not None or (isinstance(query, Query) and query.series_limit is not None):
             what = "ORDER BY or LIMIT after parentheses that have their own"
             self._fail_unsupported(what, "write SELECT * FROM (…) ORDER BY … LIMIT …", self._span(start))
         if isinstance(query, Query):
-            return replace(query, span=self._span(start), **fields)
+            return replace(query, span=self._span(start), clause_spans={**query.clause_spans, **spans}, **fields)
         if "series_limit" in fields:
             self._fail_unsupported("SLIMIT of a UNION", "write it in parentheses with the query it belongs to", self._span(start))
         return replace(query, **fields)

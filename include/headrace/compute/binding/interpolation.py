@@ -102,7 +102,9 @@ def make_interp_plan(query: Query, resolver: PointResolver) -> InterpPlan:
         last = first
     if clause.every is None and (first is None or first != last):
         raise ProgrammingError(
-            "INTERP needs EVERY, unless RANGE is one instant", hint="add EVERY, for example EVERY(1s)", span=query.span
+            "INTERP needs EVERY, unless RANGE is one instant",
+            hint="add EVERY, for example EVERY(1s)",
+            span=query.span_of("RANGE … EVERY"),
         )
     every = 1 if clause.every is None else fixed_ticks(clause.every, "EVERY", precision)
     if every < 1:

@@ -21,11 +21,15 @@ def check_clauses(query: TreeQuery) -> None:
     """Raise an error for clauses and functions that cannot be combined."""
     grouping = query.grouping or TreeGrouping()
     if grouping.levels and query.by_device:
-        raise ProgrammingError("GROUP BY LEVEL does not support align by device now.", hint="remove one of them", span=query.span)
+        raise ProgrammingError(
+            "GROUP BY LEVEL does not support align by device now.", hint="remove one of them", span=grouping.span
+        )
     if grouping.rows is not None and grouping.time is not None:
-        raise ProgrammingError("only one of GROUP BY TIME, VARIATION, CONDITION, SESSION and COUNT is possible", span=query.span)
+        raise ProgrammingError("only one of GROUP BY TIME, VARIATION, CONDITION, SESSION and COUNT is possible", span=grouping.span)
     if grouping.levels and grouping.rows is not None:
-        raise ProgrammingError("GROUP BY CLAUSES doesn't support GROUP BY LEVEL now.", hint="remove one of them", span=query.span)
+        raise ProgrammingError(
+            "GROUP BY CLAUSES doesn't support GROUP BY LEVEL now.", hint="remove one of them", span=grouping.span
+        )
     if query.limit == 0:
         raise LimitError("LIMIT <N>: N should be greater than 0.", hint="leave it out for all rows", span=query.span)
     if query.series_limit == 0:
@@ -47,7 +51,7 @@ def check_columns(query: TreeQuery, language: Language) -> None:
         )
     if len(raw) == len(nodes) and query.grouping is not None:
         message = "Common queries and aggregated queries are not allowed to appear at the same time"
-        raise ProgrammingError(message, hint="aggregate every column, as in count(s1)", span=query.span)
+        raise ProgrammingError(message, hint="aggregate every column, as in count(s1)", span=query.grouping.span)
 
 
 def is_aggregated(node: Expression, language: Language) -> bool:

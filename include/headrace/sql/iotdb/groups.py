@@ -127,6 +127,8 @@ class GroupParser(TreeExpressions):
         delta = 0.0
         if self._peek().kind is TokenType.NUMBER and self._accept(","):
             delta = float(self._number_value(self._advance()))
+        elif self._peek().word in ("-", "+") and self._peek(3).word not in ("=", "==") and self._accept(","):
+            self._fail("a number that is not negative")
         return GroupByVariation(expression, delta, self._parse_ignore_null())
 
     def _parse_count_group(self) -> RowGrouping:

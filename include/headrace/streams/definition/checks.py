@@ -97,14 +97,18 @@ def check_shape(statement: CreateStream, source: Relation, language: Language) -
     query = statement.query
     if query.order_by:
         raise InvalidStreamError(
-            "ORDER BY is not allowed in a stream query", hint="remove ORDER BY, and order when you read the target", span=query.span
+            "ORDER BY is not allowed in a stream query",
+            hint="remove ORDER BY, and order when you read the target",
+            span=query.span_of("ORDER BY"),
         )
-    if any(limit is not None for limit in (query.limit, query.offset, query.series_limit, query.series_offset)):
-        raise InvalidStreamError(
-            "LIMIT and OFFSET are not allowed in a stream query", hint="remove LIMIT and OFFSET", span=query.span
-        )
+    for clause, limit, offset in (("LIMIT", query.limit, "OFFSET"), ("SLIMIT", query.series_limit, "SOFFSET")):
+        if limit is not None:
+            message, hint = f"{clause} and {offset} are not allowed in a stream query", f"remove {clause} and {offset}"
+            raise InvalidStreamError(message, hint=hint, span=query.span_of(clause))
     if query.distinct:
-        raise InvalidStreamError("DISTINCT is not allowed in a stream query", hint="remove DISTINCT", span=query.span)
+        raise InvalidStreamError(
+            "DISTINCT is not allowed in a stream query", hint="remove DISTINCT", span=query.span_of("DISTINCT")
+        )
     if isinstance(query.window, StateClause) or query.window is None:
         subject = "a query without a window" if query.window is None else "a state window"
         require_split(subject, query.window.span if query.window else query.span, query, source, language)
@@ -167,7 +171,9 @@ def check_interpolation(statement: CreateStream, source: Relation, language: Lan
     require_forced_close(call, statement, "a window")
     if query.interpolation is None or query.interpolation.every is None or query.interpolation.start is not None:
         raise InvalidStreamError(
-            f"{call.function} in a stream takes EVERY and no RANGE", hint="add EVERY(1m), remove RANGE", span=query.span
+            f"{call.function} in a stream takes EVERY and no RANGE",
+            hint="add EVERY(1m), remove RANGE",
+            span=query.span_of("RANGE … EVERY"),
         )
     require_split(call.function, call.span, query, source, language)
 
@@ -197,7 +203,7 @@ def check_force_window_close(statement: CreateStream, source: Relation, language
         )
     require_split("FORCE_WINDOW_CLOSE", query.span, query, source, language)
     if query.window is not None and not isinstance(query.window, IntervalClause):
-        raise InvalidStreamError("FORCE_WINDOW_CLOSE needs INTERVAL", hint="use another trigger", span=query.span)
+        raise InvalidStreamError("FORCE_WINDOW_CLOSE needs INTERVAL", hint="use another trigger", span=query.window.span)
     if query.fill is not None and query.fill.mode not in CLOCKED_FILL_MODES:
         raise InvalidStreamError(
             f"FILL({query.fill.mode}) is not allowed with FORCE_WINDOW_CLOSE: the next row is not known when a window is computed",
@@ -209,7 +215,7 @@ def check_force_window_close(statement: CreateStream, source: Relation, language
 def check_group_by(statement: CreateStream, _: Relation, _language: Language) -> None:
     if statement.query.group_by:
         raise InvalidStreamError(
-            "GROUP BY is not allowed in a stream", hint="use PARTITION BY with a window", span=statement.query.span
+            "GROUP BY is not allowed in a stream", hint="use PARTITION BY with a window", span=statement.query.span_of("GROUP BY")
         )
 
 

@@ -25,7 +25,7 @@ def check_plan(plan: Plan, statement: CreateStream, source: Relation, language: 
         raise InvalidStreamError(
             f"the first column of the result is not the timestamp {source.table.timestamp.name}",
             hint=f"select {source.table.timestamp.name} first",
-            span=statement.query.span,
+            span=statement.query.items[0].expression.span or statement.query.span,
         )
     if plan.window is None and plan.aggregated:
         raise InvalidStreamError(
@@ -98,5 +98,5 @@ def check_filled_key(statement: CreateStream, layout: Layout, plan: Plan) -> Non
         raise InvalidStreamError(
             f"FILL({fill.mode}) leaves {key.name} empty, which is part of the key of {layout.table.name}",
             hint="use PREV, NEXT or VALUE",
-            span=statement.query.span,
+            span=statement.query.fill.span if statement.query.fill else None,
         )
