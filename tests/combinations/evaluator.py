@@ -224,8 +224,14 @@ class Evaluator:
             results = {place: value for place, value in self.results().items() if place[0] == subtable}
             self.frozen |= {place: value for place, value in results.items() if self.is_shown(place)}
             self.frozen_groups.add(subtable)
+            if any(self.is_of_history(place) for place in results.keys() - self.frozen.keys()):
+                self.open_groups.add(subtable)
         else:
             self.open_groups.add(subtable)
+
+    def is_of_history(self, place: Place) -> bool:
+        """Return whether all rows of a window were there when a history ended, which may have written it while it was open."""
+        return max(image.key[1] for image in self.windows()[place]) <= self.recomputed_until + self.options.watermark
 
     def is_shown(self, place: Place) -> bool:
         """Return whether the target has the result of a window, once all delays have passed."""
