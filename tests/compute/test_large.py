@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from headrace.compute import Scan, TableStatistics, evaluate
 from headrace.compute.evaluation import surrogate_keys
-from headrace.compute.windows import row_runs
+from headrace.compute.windows import states
 from tests.compute.samples import METERS, answer, frame, plan
 
 pytestmark = pytest.mark.spark
@@ -68,7 +68,7 @@ def rows_of(readings: Sequence[tuple[str, int, int | None]]) -> list[dict[str, A
 @given(
     readings=ROWS,
     spacing=st.sampled_from([1, 30, 200, 1_000, 100_000]),
-    max_buckets=st.sampled_from([2, 0, row_runs.MAX_MIXED_BUCKETS]),
+    max_buckets=st.sampled_from([2, 0, states.MAX_MIXED_BUCKETS]),
 )
 def test_runs_merged_from_time_buckets_equal_runs_of_rows(
     small: SparkSession,
@@ -77,7 +77,7 @@ def test_runs_merged_from_time_buckets_equal_runs_of_rows(
     spacing: int,
     max_buckets: int,
 ) -> None:
-    monkeypatch.setattr(row_runs, "MAX_MIXED_BUCKETS", max_buckets)
+    monkeypatch.setattr(states, "MAX_MIXED_BUCKETS", max_buckets)
     rows = frame(small, METERS, rows_of(readings))
     for query in STATES:
         assert answer(query, rows, statistics=Statistics(spacing)) == answer(query, rows), query

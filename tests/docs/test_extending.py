@@ -27,3 +27,16 @@ def test_files_of_the_guide_exist(name: str) -> None:
 @pytest.mark.parametrize("kind", ["CountClause", "CountWindow"])
 def test_the_guide_names_all_files_that_know_a_kind_of_window(kind: str) -> None:
     assert [file for file in files_that_name(kind) if f"`{file}`" not in PAGE] == []
+
+
+def test_only_what_creates_windows_knows_their_kind() -> None:
+    kinds = ("IntervalWindow", "SessionWindow", "StateWindow", "EventWindow", "CountWindow")
+    own = {f"compute/windows/{name}.py" for name in ("intervals", "sessions", "states", "events", "counts")}
+    creating = {
+        "compute/tdengine/limits.py",
+        "compute/iotdb/windows.py",
+        "compute/binding/select.py",
+        "streams/clocked/processor.py",
+    }
+    with_fill = {"compute/plan.py", "compute/windows/kind.py", "compute/windows/fill.py"}  # FILL is for INTERVAL alone
+    assert {file for kind in kinds for file in files_that_name(kind)} <= own | creating | with_fill

@@ -16,7 +16,6 @@ from headrace.compute.plan_clauses import Key, Output
 from headrace.compute.plan_sources import OneRow
 from headrace.compute.terms import Term
 from headrace.compute.types import is_text
-from headrace.compute.window_plans import IntervalWindow
 from headrace.errors import TypeMismatchError
 from headrace.model.tables import Column
 from headrace.model.types import BIGINT, TypeKind
@@ -48,8 +47,8 @@ def assign_outputs(plan: Plan, columns: Sequence[Column], language: Language) ->
         replace(output, node=term.node, type=term.type or output.type) for output, term in zip(assigned, terms, strict=True)
     )
     converted = replace(plan, outputs=(*outputs, *others))
-    window = plan.window
-    if not isinstance(window, IntervalWindow) or window.fill is None or not window.fill.values:
+    window = plan.interval
+    if window is None or window.fill is None or not window.fill.values:
         return converted
     constants = window.fill.values
     filled = [pair for pair in pairs if pair[0].is_filled]

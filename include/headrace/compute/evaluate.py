@@ -29,8 +29,6 @@ from headrace.compute.evaluation.surrogate_keys import NAME, build_surrogate_key
 from headrace.compute.frames import SparkRows
 from headrace.compute.nodes import Column, Node, call
 from headrace.compute.plan import (
-    TS,
-    WEND,
     WSTART,
     AnyPlan,
     JoinSource,
@@ -44,24 +42,10 @@ from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
 from headrace.compute.shares import ShareProvider, StatisticsProvider, TableStatistics
 from headrace.compute.sql_text import at_present, named_sql, stored_outputs, to_sql, to_stored_type
 from headrace.compute.types import spark_type, to_ticks
-from headrace.compute.window_plans import IntervalWindow, RangeWindow, RunWindow, SessionWindow, StateWindow
-from headrace.compute.windows import intervals
 from headrace.compute.windows.fill import fill_rows
-from headrace.compute.windows.numbering import number_rows
-from headrace.compute.windows.ranges import assign_windows, rows_in_windows, window_grid, within_range
-from headrace.compute.windows.row_runs import merge_runs, number_runs
-from headrace.compute.windows.segments import (
-    add_derived_keys,
-    aggregate_numbered,
-    base_key_columns,
-    finish_as_ticks,
-    key_columns,
-    merge,
-    merge_columns,
-    prepare,
-    to_segments,
-    update_columns,
-)
+from headrace.compute.windows.ranges import RangeWindow, rows_in_windows, window_grid, within_range
+from headrace.compute.windows.segments import finish_as_ticks, key_columns, prepare, to_segments
+from headrace.compute.windows.states import merge_runs
 from headrace.storage.spark.functions import F
 
 if TYPE_CHECKING:
@@ -206,8 +190,7 @@ class Evaluator:
 
     def _aggregate_large(self, plan: Plan, prepared: DataFrame, statistics: TableStatistics) -> DataFrame:
         """Aggregate the prepared rows of a large table to one segment per window."""
-        is_state = isinstance(plan.window, StateWindow) and plan.groups.unique
-        if not is_state or (runs := merge_runs(plan, prepared, statistics.spacing)) is None:
+        if (runs := merge_runs(plan, prepared, statistics.spacing)) is None:
             return aggregate_windows(plan, prepared)
         merged, cached = runs
         self.cached.append(cached)
@@ -297,35 +280,7 @@ def prefer_outputs(plan: Plan, columns: Sequence[str]) -> list[str]:
 
 def aggregate_windows(plan: Plan, prepared: DataFrame) -> DataFrame:
     """Aggregate all prepared rows to one segment per window, by the fastest way for many rows."""
-    match plan.window:
-        case None:
-            return to_segments(plan.one_pass, prepared)
-        case IntervalWindow() as window:
-            sliding = window.slides and intervals.has_whole_panes(window)
-            return aggregate_panes(plan, window, prepared) if sliding else to_segments(plan.one_pass, prepared)
-        case SessionWindow():
-            return merge(plan, to_segments(plan, prepared))
-        case RangeWindow() as window:
-            assigned = assign_windows(plan, window, prepared)
-            return assigned.groupBy(*base_key_columns(plan), WSTART, WEND).agg(*update_columns(plan))
-        case RunWindow() as window:
-            keys = base_key_columns(plan)
-            return aggregate_numbered(plan, number_runs(window, prepared, keys), keys, update_columns(plan.one_pass), TS, TS)
-        case ordered_window:
-            keys = base_key_columns(plan)
-            numbered = number_rows(ordered_window, prepared, keys, unique=plan.groups.unique)
-            return add_derived_keys(plan, aggregate_numbered(plan, numbered, keys, update_columns(plan.one_pass), TS, TS))
-
-
-def aggregate_panes(plan: Plan, window: IntervalWindow, prepared: DataFrame) -> DataFrame:
-    """Aggregate sliding windows in two steps: rows to panes of one slide, then panes to windows."""
-    keys, precision = base_key_columns(plan), plan.precision
-    assigned = prepared.withColumn("_pane", F.expr(str(intervals.start(window, Column(TS), precision))))
-    by_pane = assigned.groupBy(*keys, "_pane").agg(*update_columns(plan))
-    starts = f"explode({intervals.consecutive_starts(window, Column('_pane'), precision)}) AS {WSTART}"
-    by_window = by_pane.selectExpr(*keys, *(partial.column for partial in plan.partials), starts)
-    merged = by_window.groupBy(*keys, WSTART).agg(*merge_columns(plan))
-    return add_derived_keys(plan, merged.withColumn(WEND, F.expr(str(intervals.end(window, Column(WSTART), precision)))))
+    return to_segments(plan.one_pass, prepared) if plan.window is None else plan.window.aggregate(plan, prepared)
 
 
 def project_limited(plan: Plan, rows: DataFrame) -> DataFrame:

@@ -5,16 +5,6 @@ from __future__ import annotations
 from headrace.compute.nodes import columns_of
 from headrace.compute.plan import AnyPlan, AsofMatch, JoinSource, Plan, PlanSource, Regrouped, UnionPlan
 from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
-from headrace.compute.window_plans import (
-    CountWindow,
-    EventWindow,
-    IntervalWindow,
-    RangeWindow,
-    RunWindow,
-    SessionWindow,
-    StateWindow,
-    WindowPlan,
-)
 from headrace.model.tables import TableId
 
 
@@ -28,7 +18,7 @@ def explain(plan: AnyPlan) -> list[str]:
     lines += describe_time_range(plan)
     verb = "partition" if plan.order.partitioned else "group"
     lines += [f"{verb} by {', '.join(key.name for key in plan.keys)}"] if plan.keys else []
-    lines += [describe_window(plan.window)] if plan.window is not None else []
+    lines += [f"window: {plan.window}"] if plan.window is not None else []
     lines += describe_aggregates(plan)
     lines += describe_code(plan)
     if plan.fill is not None:
@@ -87,27 +77,6 @@ def describe_time_range(plan: Plan) -> list[str]:
     return [f"time range: {' '.join(end for end in ends if end)} ({plan.precision} since the epoch, prunes files)"]
 
 
-def describe_window(window: WindowPlan) -> str:
-    match window:
-        case IntervalWindow():
-            sliding = f", a new one every {window.sliding}" if window.slides else ""
-            offset = f", shifted by {window.offset}" if window.offset.count else ""
-            return f"window: INTERVAL of {window.length}{sliding}{offset}{f', calendar of {window.zone}' if window.zone else ''}"
-        case SessionWindow():
-            return f"window: SESSION, gap of {window.gap} ticks"
-        case StateWindow():
-            return f"window: STATE of {window.state.node}"
-        case EventWindow():
-            return f"window: EVENT from {window.start} to {window.end}"
-        case CountWindow():
-            return f"window: COUNT of {window.count} rows, a new one every {window.sliding}"
-        case RangeWindow():
-            steps = f"{in_words(window.months[0], window.length)}, a new one every {in_words(window.months[1], window.step)}"
-            return f"window: {steps}, from {window.first.ticks} to {window.end.ticks}"
-        case RunWindow():
-            return f"window: {window.kind.upper()} of {window.control.node}"
-
-
 def describe_aggregates(plan: Plan) -> list[str]:
     return [
         f"aggregate {aggregate.text}: keeps {', '.join(str(partial.update) for partial in aggregate.partials)}"
@@ -136,11 +105,6 @@ def describe_bounds(plan: AnyPlan) -> list[str]:
     lines = [f"order by {sorts}"] if sorts else []
     limits = [f"limit {order.limit}" if order.limit is not None else "", f"offset {order.offset}" if order.offset else ""]
     return lines + ([" ".join(limit for limit in limits if limit)] if any(limits) else [])
-
-
-def in_words(months: int, ticks: int) -> str:
-    """Return the length of a window of calendar months, ticks, or both."""
-    return " and ".join(f"{count} {unit}" for count, unit in ((months, "months"), (ticks, "ticks")) if count)
 
 
 def describe_match(match: AsofMatch | None) -> str:

@@ -16,7 +16,7 @@ from headrace.compute.functions.scalars import ScalarFunction
 from headrace.compute.functions.series import SeriesFunction
 from headrace.compute.nodes import Node
 from headrace.compute.terms import Term
-from headrace.compute.window_plans import WindowPlan
+from headrace.compute.windows.kind import WindowPlan
 from headrace.errors import ProgrammingError
 from headrace.model.queries import SelectItem
 from headrace.model.time import Precision

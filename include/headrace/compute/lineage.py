@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 from headrace.compute.evaluation.interp import POINT
 from headrace.compute.nodes import Column, Node, Operation, Over, Places, PythonCall, SparkSql, columns_of
-from headrace.compute.plan import STATE, TS, WEND, WSTART, AnyPlan, JoinSource, Plan, PlanSource, Regrouped, UnionPlan
+from headrace.compute.plan import TS, WEND, WSTART, AnyPlan, JoinSource, Plan, PlanSource, Regrouped, UnionPlan
 from headrace.compute.plan_sources import Scan, ScanUnion, SeriesRows
 from headrace.compute.types import from_ticks, to_ticks
-from headrace.compute.window_plans import EventWindow, RunWindow, StateWindow
 from headrace.model.lineage import EVERY_DEVICE, NO_INPUTS, ColumnId, Inputs, Transformation, joined, simplified, through
 from headrace.model.tables import DEVICE, TableKind
 from headrace.model.time import Precision
@@ -236,9 +235,9 @@ def prepared_nodes(plan: Plan) -> dict[str, Node]:
     times = {} if plan.identity.time is None else {BEFORE_CALLS: plan.identity.time}
     if not plan.aggregated and plan.interp is None:
         return times
-    state = {STATE: plan.window.state.node} if isinstance(plan.window, StateWindow) else {}
+    own = {} if plan.window is None else plan.window.row_columns
     columns = {**{key.column: key.node for key in plan.keys}, **{one.column: one.node for one in plan.arguments}}
-    return {**times, **plan.identity.columns, **state, **columns}
+    return {**times, **plan.identity.columns, **own, **columns}
 
 
 def derived_nodes(plan: Plan) -> dict[str, tuple[tuple[Node, ...], Transformation]]:
@@ -261,15 +260,8 @@ def window_nodes(plan: Plan) -> list[Node]:
     """Return what windows go by: the time, and the values or conditions of their clause."""
     if plan.window is None:
         return []
-    nodes: list[Node] = [] if plan.identity.time is None else [plan.identity.time]
-    match plan.window:
-        case StateWindow(state=state):
-            nodes.append(state.node)
-        case EventWindow(start=start, end=end):
-            nodes += [start, end]
-        case RunWindow(control=control):
-            nodes.append(control.node)
-    return nodes
+    times = [] if plan.identity.time is None else [plan.identity.time]
+    return [*times, *plan.window.row_columns.values()]
 
 
 def only_indirect(inputs: Inputs) -> Inputs:

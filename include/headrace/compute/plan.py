@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from headrace.compute.nodes import Column, Node, Over
 from headrace.compute.plan_clauses import (
@@ -34,9 +35,13 @@ from headrace.compute.plan_clauses import (
 )
 from headrace.compute.plan_sources import OneRow, Regrouping, Scan, ScanUnion, SeriesRows
 from headrace.compute.terms import ColumnRole
-from headrace.compute.window_plans import Argument, Bound, FillPlan, IntervalWindow, WindowPlan
+from headrace.compute.window_plans import Argument, Bound, FillPlan
 from headrace.model.queries import Query, Union
 from headrace.model.time import Precision
+
+if TYPE_CHECKING:
+    from headrace.compute.windows.intervals import IntervalWindow
+    from headrace.compute.windows.kind import WindowPlan
 
 TS = "_ts"
 SERIES_KEY = "_series_key"
@@ -170,9 +175,30 @@ class Plan:
         return self.selection.window if isinstance(self.selection, GroupSelection) else None
 
     @property
+    def kind(self) -> WindowPlan:
+        """The windows of a query that has some."""
+        assert self.window is not None
+        return self.window
+
+    @property
+    def interval(self) -> IntervalWindow | None:
+        """The windows if they are those of INTERVAL."""
+        return None if self.window is None else self.window.interval
+
+    @property
+    def depends_on_order(self) -> bool:
+        """Whether windows depend on the order of rows."""
+        return self.window is not None and self.window.depends_on_order
+
+    @property
+    def ignores_null(self) -> bool:
+        """Whether rows that pass WHERE are in no window if their state is NULL."""
+        return self.window is not None and self.window.ignore_null
+
+    @property
     def fill(self) -> FillPlan | None:
         """`FILL` of the windows."""
-        return self.window.fill if isinstance(self.window, IntervalWindow) else None
+        return None if self.interval is None else self.interval.fill
 
     @property
     def grouped_series(self) -> Key | None:

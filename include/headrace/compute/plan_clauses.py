@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 from headrace.compute import calendar
 from headrace.compute.nodes import Node, bigint, call, integer
 from headrace.compute.terms import ColumnRole
-from headrace.compute.window_plans import Bound, WindowPlan
+from headrace.compute.window_plans import Bound
 from headrace.model.queries import FillMode
 from headrace.model.time import Precision
 from headrace.model.types import DataType
 
 if TYPE_CHECKING:
     from headrace.compute.functions.arrow import ArrowRule, SeriesArrowRule
+    from headrace.compute.windows.kind import WindowPlan
 
 
 @dataclass(frozen=True, slots=True)

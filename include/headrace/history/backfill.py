@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from headrace.compute.window_plans import IntervalWindow
 from headrace.context import Context
 from headrace.errors import InvalidStreamError, NotSupportedError, OperationalError
 from headrace.history.backfill_writer import CHUNK_WAIT_MS, BackfillWriter
@@ -191,12 +190,12 @@ def grid_of(record: JobRecord, plan: StreamPlan, run: str) -> WindowGrid | None:
     In a history with FILL, Spark fills the gaps of whole series, or of a single group. A recomputation fills the gaps at the ends
     of its chunks too.
     """
-    window, precision = plan.query.window, plan.query.precision
+    window, precision = plan.query.interval, plan.query.precision
     if plan.fills_gaps and run == HISTORY and not can_fill_by_time(record, plan):
         return None
-    if window is None:
+    if plan.query.window is None:
         return WindowGrid()
-    if not isinstance(window, IntervalWindow):
+    if window is None:
         return None
     if window.zone is not None or window.sliding.is_calendar:
         return WindowGrid(length=window.max_span(precision))
@@ -208,8 +207,8 @@ def can_fill_by_time(record: JobRecord, plan: StreamPlan) -> bool:
 
     A chunk of a stream that replaces another one retracts whatever else is in its range, such as the end of an earlier chunk's gap.
     """
-    window = plan.query.window
-    is_regular = isinstance(window, IntervalWindow) and window.zone is None and not window.sliding.is_calendar
+    window = plan.query.interval
+    is_regular = window is not None and window.zone is None and not window.sliding.is_calendar
     return is_regular and not plan.query.keys and record.definition.replaces is None
 
 

@@ -18,7 +18,7 @@ from headrace.compute.nodes import UnsupportedError, quote
 from headrace.compute.plan import TS, WEND, WSTART
 from headrace.compute.shares import KernelUse
 from headrace.compute.terms import ColumnRole
-from headrace.compute.window_plans import IntervalWindow
+from headrace.compute.windows import window_columns
 from headrace.compute.windows.fill import fill_stored
 from headrace.context import Context
 from headrace.history.chunk_results import ArrowChunkResult, ChunkResult, DataFrameChunkResult, FilledChunkResult
@@ -38,7 +38,7 @@ from headrace.streams.sources.shares import TableShares
 from headrace.streams.sources.source_tables import source_tables
 from headrace.streams.sources.stored import source_extents, source_frame
 from headrace.streams.windows.stored_windows import StoredWindows
-from headrace.streams.windows.window_sql import small_frame, window_columns
+from headrace.streams.windows.window_sql import small_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -298,5 +298,5 @@ class ChunkEvaluation:
 
 def windows_per_row(plan: StreamPlan) -> int:
     """Return the number of windows that a row lies in. A chunk of overlapping windows computes its rows that many times."""
-    window = plan.query.window
-    return window.max_windows_per_instant(plan.query.precision) if isinstance(window, IntervalWindow) else 1
+    window = plan.query.interval
+    return 1 if window is None else window.max_windows_per_instant(plan.query.precision)

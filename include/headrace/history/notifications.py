@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.plan import STATE, WSTART
-from headrace.compute.window_plans import StateWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.fill import IS_FILLED
 from headrace.context import Context
@@ -50,7 +49,7 @@ def history_events(plan: StreamPlan, windows: pa.Table) -> WindowEvents:
     assert plan.notification is not None
     if IS_FILLED in windows.column_names:
         windows = windows.filter(pc.invert(windows[IS_FILLED]))
-    if isinstance(plan.query.window, StateWindow):
+    if plan.conditions.state:
         if STATE not in windows.column_names:  # Kernels name it, Spark does not.
             windows = windows.append_column(STATE, windows[plan.conditions.state])
         windows = add_neighbor_states(windows, [windows], [*key_columns(plan.query), WSTART])

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from headrace.compute.iotdb.into import IntoColumn
 from headrace.compute.iotdb.select import TreePlan
 from headrace.compute.iotdb.types import type_error
-from headrace.compute.window_plans import RangeWindow
-from headrace.compute.windows.ranges import calendar_windows
+from headrace.compute.windows.ranges import RangeWindow, calendar_windows
 from headrace.context import Context
 from headrace.model.tree_types import WIDER_KINDS, type_name
 from headrace.model.trees import TIME_COLUMN, Device, DeviceSeries, NewSeries

@@ -70,7 +70,7 @@ def kernel_schema(plan: StreamPlan) -> tuple[pa.Schema | None, str | None]:
 
 
 def describe_state(plan: StreamPlan, schema: pa.Schema | None) -> str:
-    from headrace.streams.windows.window_sql import window_columns
+    from headrace.compute.windows import window_columns
 
     if plan.query.window is None:
         return "state: none"

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from headrace.code.languages import registered_language
 from headrace.compute import AnyPlan, Relation, Scan, language
 from headrace.compute.assignment import is_converted
-from headrace.compute.window_plans import IntervalWindow
 from headrace.context import Context
 from headrace.errors import NotSupportedError, ProgrammingError
 from headrace.model.expressions import Cast
@@ -213,8 +212,8 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
     watermark = (progress.watermark if progress.watermark is not None else -(2**62)) if closes else None
     # Results older than the target's KEEP are discarded, so such windows may be missing.
     partial = not statement.options.fill_history or plan.target_database.keep_ms is not None
-    ranges, window = dropped_ranges(context.catalog, definition.id), plan.query.window
-    span = window.max_span(plan.query.precision) if isinstance(window, IntervalWindow) else None if window else 0
+    ranges, window = dropped_ranges(context.catalog, definition.id), plan.query.interval
+    span = window.max_span(plan.query.precision) if window is not None else None if plan.query.window is not None else 0
     dropped = DroppedRows([(one.first, one.last, group_matcher(one, tags)) for one in ranges], span) if ranges else None
     maintained = MaintainedTable(watermark, partial=partial, dropped=dropped)
     source = (

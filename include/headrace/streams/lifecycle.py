@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.context import Context
 from headrace.errors import ExistsError, InvalidStreamError, NotFoundError
 from headrace.model.failpoints import failpoint
@@ -128,7 +127,7 @@ def initial_state(context: Context, plan: StreamPlan) -> StreamState:
     position = Position(0, latest_offsets(context, plan.sources))
     if plan.is_closed_by_clock:
         return StreamState(position, wake_at=context.clock.now())
-    has_complete_windows = isinstance(plan.query.window, IntervalWindow | SessionWindow)
+    has_complete_windows = plan.query.window is not None and not plan.query.depends_on_order
     evicted_through = max_stored_time(context, plan) if has_complete_windows else None
     return StreamState(position, evicted_through=evicted_through, tags_version=plan.tags_version)
 

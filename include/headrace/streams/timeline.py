@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 
 from headrace.compute.columnar import UnsupportedError
 from headrace.compute.plan import WEND, WSTART
-from headrace.compute.window_plans import IntervalWindow
 from headrace.context import Context
 from headrace.errors import Error, NotSupportedError
 from headrace.model.jobs import JobRecord
 from headrace.model.window_notes import WindowNote
+from headrace.model.windows import WindowGrid
 from headrace.storage import Bounds
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan, plan_recorded_stream
@@ -136,16 +136,20 @@ class TimelineReader:
         """Convert ticks of the source to epoch milliseconds."""
         return int(ticks // self.ticks_per_ms)
 
+    @property
+    def regular_grid(self) -> WindowGrid | None:
+        """The windows if all have one length."""
+        grid = None if self.plan.query.window is None else self.plan.query.window.grid(self.plan.query)
+        return grid if isinstance(grid, WindowGrid) else None
+
     def first_span_ms(self, limit: int, series_count: int) -> int:
         """Return how far back the target is read at first: as far as it takes if each subtable has all windows."""
-        window = self.plan.query.window
-        grid = window.grid(self.plan.query.precision) if isinstance(window, IntervalWindow) else None
+        grid = self.regular_grid
         return FIRST_SPAN_MS if grid is None else self.ms(grid.step * limit) // series_count + 1
 
     def end_of(self, start: int) -> int | None:
         """Return the end of the window that starts at an instant (ms), exclusive; None if its length is not fixed."""
-        window = self.plan.query.window
-        grid = window.grid(self.plan.query.precision) if isinstance(window, IntervalWindow) else None
+        grid = self.regular_grid
         return None if grid is None else start + max(self.ms(grid.length), 1)
 
     def read_target(self, names: Sequence[str], limit: int, closed_until: int | None) -> list[TimelineWindow]:

@@ -37,7 +37,8 @@ from headrace.compute.nodes import call as call_node
 from headrace.compute.plan import TS
 from headrace.compute.plan_clauses import Aggregate, GroupCall, Key, Partial, SeriesArrowCall, SeriesCall
 from headrace.compute.terms import ColumnRole, Term
-from headrace.compute.window_plans import Argument, IntervalWindow, WindowPlan
+from headrace.compute.window_plans import Argument
+from headrace.compute.windows.kind import WindowPlan
 from headrace.errors import NotSupportedError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, ColumnRef, DurationLiteral, Expression, Literal, Scalar, Star, walk
 from headrace.model.time import Duration
@@ -272,7 +273,7 @@ class GroupResolver:
                 term.type or BIGINT,
                 others,
                 self.environment.precision,
-                interval=isinstance(self.window, IntervalWindow),
+                interval=self.window is not None and self.window.interval is not None,
                 types=tuple(BIGINT if part.role is ColumnRole.TIME else part.type or BIGINT for part in terms),
                 attributes=call.attributes,
             )

@@ -29,7 +29,11 @@ from headrace.compute.plan import KEY, SERIES_KEY, STATE, TS, WEND, WSTART, AnyP
 from headrace.compute.plan_clauses import Aggregate, GroupSelection, Key, Output, ResultOrder, RowSelection, Selection, Sort
 from headrace.compute.plan_sources import Scan
 from headrace.compute.terms import ColumnRole, Term
-from headrace.compute.window_plans import Argument, FillPlan, IntervalWindow, SessionWindow, StateWindow, WindowPlan
+from headrace.compute.window_plans import Argument, FillPlan
+from headrace.compute.windows.intervals import IntervalWindow
+from headrace.compute.windows.kind import WindowPlan
+from headrace.compute.windows.sessions import SessionWindow
+from headrace.compute.windows.states import StateWindow
 from headrace.errors import InvalidStreamError, NotSupportedError, ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression, Star, conjuncts, walk
 from headrace.model.queries import FillMode, Ordering, Query, SelectItem, StateClause, Union

@@ -19,7 +19,8 @@ from headrace.compute.plan_clauses import Aggregate, GroupSelection, Key, Partia
 from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.sql_text import at_present
 from headrace.compute.terms import ColumnRole
-from headrace.compute.window_plans import Argument, RangeWindow
+from headrace.compute.window_plans import Argument
+from headrace.compute.windows.ranges import RangeWindow
 from headrace.model.types import BIGINT, VARCHAR
 from headrace.storage.types import arrow_type
 

@@ -78,14 +78,13 @@ class Extreme:
     def reduce(self, columns: Columns, groups: Groups) -> pa.Array:
         """Return the least or greatest value of each group."""
         column = columns[self.column]
-        if pa.types.is_boolean(column.type):
-            return self._reduce_flags(column, groups)
-        if not pa.types.is_integer(column.type) and not pa.types.is_floating(column.type):
+        numbers = column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
+        if not pa.types.is_integer(numbers.type) and not pa.types.is_floating(numbers.type):
             return Pick(self.column, self.column, self.is_max).reduce(columns, groups)
-        values = to_numpy(pc.fill_null(column, self._worst(column.type)))
+        values = to_numpy(pc.fill_null(numbers, self._worst(numbers.type)))
         # Unlike minimum, fmin passes over NaN.
         operator = np.maximum if self.is_max else np.fmin
-        return pa.array(groups.fold(operator, values), column.type, mask=missing(column, groups))
+        return pa.array(groups.fold(operator, values), numbers.type, mask=missing(column, groups)).cast(column.type)
 
     def _worst(self, type_: pa.DataType) -> pa.Scalar:
         """Return the value that all others win against."""
@@ -93,11 +92,6 @@ class Extreme:
             return pa.scalar(-math.inf if self.is_max else math.nan, type_)
         limits = np.iinfo(type_.to_pandas_dtype())
         return pa.scalar(limits.min if self.is_max else limits.max, type_)
-
-    def _reduce_flags(self, column: pa.Array, groups: Groups) -> pa.Array:
-        operator = np.maximum if self.is_max else np.minimum
-        values = to_numpy(pc.fill_null(column, not self.is_max)).astype(np.uint8)
-        return pa.array(groups.fold(operator, values).astype(np.bool_), mask=missing(column, groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +185,26 @@ class Concatenation:
         return pa.ListArray.from_arrays(pa.array(offsets), lists.flatten(), lists.type)
 
 
+@dataclass(frozen=True, slots=True)
+class First:
+    """`first(x)` of values that are equal in each group."""
+
+    column: str
+
+    def reduce(self, columns: Columns, groups: Groups) -> pa.Array:
+        """Return the first value of each group."""
+        return columns[self.column].take(pa.array(groups.starts))
+
+
 def reducer(merge: Node, types: Mapping[str, pa.DataType]) -> Reducer:
     """Return how a partial is merged, as its `Partial.merge` says. Raises `UnsupportedError` if kernels cannot merge it."""
     match merge:
         case Operation("merged_mean" | "merged_squares" as name, (Column(count), Column(mean), Column(squares))):
             return Moments(count, mean, squares, name == "merged_mean")
+        case Operation(name="first", operands=(Column(name=name),)) if is_ordered(types[name]) and not pa.types.is_floating(
+            types[name]
+        ):
+            return First(name)
         case Operation(name="sum", operands=(Column(name=name),)) if types[name] in (pa.int64(), pa.float64()):
             return Sum(name)
         case Operation(name="cast", operands=(Operation(name="sum", operands=(Column(name=name),)),), type=type_):

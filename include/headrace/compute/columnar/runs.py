@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,29 +25,6 @@ MAX_ASCENDING_PIECES: Final = 16
 """So few pieces that are in order are merged sooner than sorted by radix."""
 
 
-class Groups(Protocol):
-    """Rows in numbered groups, each of which has at least one."""
-
-    @property
-    def count(self) -> int:
-        """The number of groups."""
-
-    @property
-    def lengths(self) -> Int64s:
-        """The number of rows of each group."""
-
-    @property
-    def of_row(self) -> Int64s:
-        """The group of each row."""
-
-    @property
-    def starts(self) -> Int64s:
-        """The first row of each group."""
-
-    def fold(self, operator: np.ufunc, values: Array) -> Array:
-        """Return the values of each group, combined by an operator like addition, in the order of rows."""
-
-
 @dataclass(frozen=True)
 class Runs:
     """Consecutive rows that belong together: the first row of each run, and the number of all rows."""
@@ -62,6 +39,7 @@ class Runs:
 
     @property
     def count(self) -> int:
+        """The number of runs."""
         return len(self.starts)
 
     @cached_property
@@ -71,6 +49,7 @@ class Runs:
 
     @cached_property
     def of_row(self) -> Int64s:
+        """The run of each row."""
         return np.repeat(np.arange(len(self.starts)), self.lengths)
 
     @cached_property
@@ -111,6 +90,9 @@ class Scattered:
         with np.errstate(all="ignore"):
             operator.at(result, self.of_row, values)
         return result
+
+
+Groups = Runs | Scattered
 
 
 def numbered_densely(numbers: Int64s) -> Scattered | None:
@@ -216,13 +198,14 @@ def running_maximum(values: Int64s, groups: Runs) -> Int64s:
     """Return the largest value so far of each group."""
     if not len(values):
         return values
-    low = int(values.min())
-    span = int(values.max()) - low + 1
-    shifted = values - low if span * len(groups.starts) < 2**62 else np.unique(values, return_inverse=True)[1]
-    if span * len(groups.starts) < 2**62:
-        return np.asarray(np.maximum.accumulate(shifted + groups.of_row * span) - groups.of_row * span + low)
-    distinct = np.unique(values)
-    return np.asarray(distinct[np.maximum.accumulate(shifted + groups.of_row * len(distinct)) - groups.of_row * len(distinct)])
+    low, distinct = int(values.min()), None
+    shifted, span = values - low, int(values.max()) - low + 1
+    if span * groups.count >= MAX_NUMBER:
+        distinct, shifted = np.unique(values, return_inverse=True)
+        span = len(distinct)
+    before = groups.of_row * span
+    largest = np.maximum.accumulate(shifted + before) - before
+    return np.asarray(largest + low if distinct is None else distinct[largest])
 
 
 def ranks(column: pa.Array) -> Int64s:

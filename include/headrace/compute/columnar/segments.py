@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,6 @@ from headrace.compute.columnar.columns import (
     to_arrays,
 )
 from headrace.compute.columnar.expressions import evaluate, type_of
-from headrace.compute.columnar.lists import COMPARED
 from headrace.compute.columnar.partials import Reducer, is_ordered, reducer
 from headrace.compute.columnar.runs import (
     Array,
@@ -39,125 +38,15 @@ from headrace.compute.columnar.runs import (
     numbered_densely,
     order_of,
     ranks,
-    running_maximum,
     stable_order,
-    to_numpy,
 )
-from headrace.compute.columnar.window_ranges import RangeGrid, window_range
-from headrace.compute.nodes import Node, UnsupportedError, columns_of
-from headrace.compute.plan import FIRST_ROW, IS_END, IS_START, KEY, ROW_COUNT, SERIES_KEY, STATE, TS, WEND, WSTART, Plan
+from headrace.compute.nodes import Node, columns_of
+from headrace.compute.plan import KEY, SERIES_KEY, STATE, TS, WEND, WSTART, Plan
 from headrace.compute.sql_text import at_present
-from headrace.compute.types import is_text
-from headrace.compute.window_plans import (
-    CountWindow,
-    EventWindow,
-    IntervalWindow,
-    RangeWindow,
-    RunWindow,
-    SessionWindow,
-    StateWindow,
-)
-from headrace.compute.windows.row_runs import window_numbers
-from headrace.compute.windows.segments import ATTRIBUTES, key_columns, prepared_columns
-from headrace.model.calendar_windows import CalendarGrid
-from headrace.model.types import TypeKind
-from headrace.model.windows import WindowGrid, copies
+from headrace.compute.windows.segments import attributes, key_columns, prepared_columns
 
-MAX_WINDOWS: Final = 1_000_000
-"""Windows of a range, for which there are arrays."""
-NO_ROW: Final = -1
-"""The first row of a segment that is a row, not yet a window."""
-
-
-@dataclass(frozen=True, slots=True)
-class Numbered:
-    """Segments of windows, in the order of groups and time.
-
-    Attributes:
-        index: The segments, which may be in several windows or in none.
-        window: The window of each; different from its neighbor's if the windows are of one group and differ.
-    """
-
-    index: Int64s
-    window: Int64s
-
-
-def number_sessions(start: Int64s, end: Int64s, groups: Runs, gap: int) -> Numbered:
-    """Number sessions: a segment further than the gap from all earlier ones of its group starts one."""
-    index = np.arange(len(start))
-    breaks = np.zeros(len(start), np.bool_)
-    breaks[groups.starts] = True
-    breaks[1:] |= start[1:] > running_maximum(end, groups)[:-1] + gap
-    return Numbered(index, np.cumsum(breaks))
-
-
-def number_states(states: Array, groups: Runs, apart: Bools | None) -> Numbered:
-    """Number runs of equal states. Two neighbors that are both `apart` are never of one run."""
-    breaks = marks([states], len(states))
-    breaks[groups.starts] = True
-    if apart is not None:
-        breaks[1:] |= apart[1:] & apart[:-1]
-    return Numbered(np.arange(len(states)), np.cumsum(breaks))
-
-
-def number_events(is_start: Bools, is_end: Bools, groups: Runs) -> Numbered:
-    """Number event windows. A segment is in one if there is a START since the last END before it."""
-    rows = np.arange(len(is_start))
-    before_group = groups.start_of_row - 1
-    opened = np.maximum(np.maximum.accumulate(np.where(is_start, rows, -1)), before_group)
-    closed = np.concatenate(([-1], np.maximum.accumulate(np.where(is_end, rows, -1))[:-1]))
-    closed = np.maximum(closed, before_group)
-    index = np.flatnonzero(opened > closed)
-    return Numbered(index, closed[index])
-
-
-def number_counts(first: Int64s, count: Int64s, groups: Runs, window: CountWindow) -> Numbered:
-    """Number windows of a fixed number of rows. New rows, with the first row `NO_ROW`, continue the count of carried windows."""
-    is_row = first == NO_ROW
-    carried = np.maximum.reduceat(np.where(is_row, 0, first + count), groups.starts)
-    new_rows = np.cumsum(np.where(is_row, count, 0))
-    before_group = (new_rows - np.where(is_row, count, 0))[groups.starts]
-    position = carried[groups.of_row] + new_rows - before_group[groups.of_row] - count
-    position = np.where(is_row, position, first)
-    latest = position // window.sliding
-    earliest = np.where(is_row & (position >= window.count), (position - window.count) // window.sliding + 1, 0)
-    earliest = np.where(is_row, earliest, latest)
-    if window.sliding == window.count:
-        return Numbered(np.arange(len(first)), latest)
-    index, offset = copies(latest - earliest + 1)
-    # A row is in several windows, so that those of a group have to be brought together.
-    group, number = groups.of_row[index], earliest[index] + offset
-    order = np.lexsort((number, group))
-    return Numbered(index[order], number[order])
-
-
-def number_runs(window: RunWindow, states: pa.Array, groups: Runs) -> Numbered:
-    """Number the rows of windows of consecutive rows, as `compute.windows.row_runs` does."""
-    index = np.arange(len(states))
-    match window.kind:
-        case "count":
-            number = (index - groups.start_of_row) // window.size
-            return sized(Numbered(index, number), groups, "=", window.size)
-        case "condition":
-            is_inside = flags(pc.fill_null(states, False))
-            number = np.cumsum(~is_inside)
-            inside = Numbered(index[is_inside], number[is_inside])
-            return inside if window.keep is None else sized(inside, groups, *window.keep)
-    if window.delta == 0 or is_text(window.control.type) or window.control.type.kind is TypeKind.BOOL:
-        return number_states(ranks(states), groups, None)
-    ends = np.append(groups.starts[1:], groups.rows)
-    parts = [window_numbers(states.slice(start, end - start), window.delta) for start, end in zip(groups.starts, ends, strict=True)]
-    return Numbered(index, np.concatenate(parts))
-
-
-def sized(numbered: Numbered, groups: Runs, sign: str, size: int) -> Numbered:
-    """Return the windows whose number of rows is `size`, or less or more by `sign`."""
-    if not len(numbered.index):
-        return numbered
-    windows = Runs.of(marks([groups.of_row[numbered.index], numbered.window], len(numbered.index)))
-    is_kept = COMPARED[sign](windows.lengths, size)[windows.of_row]
-    return Numbered(numbered.index[is_kept], numbered.window[is_kept])
-
+if TYPE_CHECKING:
+    from headrace.compute.windows.kind import Grid
 
 BIGINT = pa.int64()
 MIN_RUN: Final = 2
@@ -166,19 +55,18 @@ MIN_RUN: Final = 2
 
 @dataclass(frozen=True)
 class SegmentKernel:
-    """The segments of a plan that reads columns of `types`.
+    """The segments of a plan.
 
     `prepared` has the columns of prepared rows, `rows` the partials of one row, `schema` the columns of segments. `grid` is None
     for windows that depend on rows.
     """
 
     plan: Plan
-    types: Mapping[str, pa.DataType]
     filter: Node | None
     prepared: Mapping[str, Node]
     rows: Mapping[str, Node]
     reducers: Mapping[str, Reducer]
-    grid: WindowGrid | CalendarGrid | RangeGrid | None
+    grid: Grid | None
     schema: pa.Schema = field(compare=False)
 
     @classmethod
@@ -191,18 +79,21 @@ class SegmentKernel:
         refuse(filter_ is not None and type_of(filter_, types) != pa.bool_(), "WHERE")
         prepared = {name: at_present(plan, node) for name, node in prepared_columns(plan).items()}
         prepared_types = {name: type_of(node, types) for name, node in prepared.items()}
-        check_types(plan, prepared_types)
-        grid = grid_of(plan)
-        partials = {partial.column: partial for partial in plan.partials}
+        # Other values are compared or ordered differently than in Spark.
+        refuse(not all(is_ordered(prepared_types[name]) for name in key_columns(plan)), "keys of this type")
+        refuse(plan.window is not None and prepared_types.get(TS) != BIGINT, "windows without time")
+        grid = None if plan.window is None else plan.window.grid(plan)
+        partials = attributes(plan) | {partial.column: partial for partial in plan.partials}
         rows = {name: at_present(plan, partial.row) for name, partial in partials.items() if partial.row is not None}
         refuse(len(rows) < len(partials), "partials of many rows")
         row_types = prepared_types | ({WSTART: BIGINT} if grid else {})
         partial_types = {name: type_of(node, row_types) for name, node in rows.items()}
         reducers = {name: reducer(partial.merge, partial_types) for name, partial in partials.items()}
-        schema = segment_schema(plan, prepared_types, partial_types)
+        ends = {} if plan.window is None else {WSTART: BIGINT, WEND: BIGINT}
+        schema = pa.schema(list(({name: prepared_types[name] for name in key_columns(plan)} | ends | partial_types).items()))
         used = {name for node in rows.values() for name in columns_of(node)} | set(schema.names) | {TS, STATE, *tie_breakers(plan)}
         prepared = {name: node for name, node in prepared.items() if name in used}
-        return cls(plan, types, filter_, prepared, rows, reducers, grid, schema)
+        return cls(plan, filter_, prepared, rows, reducers, grid, schema)
 
     @property
     def columns(self) -> list[str]:
@@ -221,7 +112,7 @@ class SegmentKernel:
         if self.grid is not None or self.plan.window is None:
             return self._keyed_segments(prepared, size)
         order = order_of(self._key_codes(prepared), ticks(prepared[TS]), self._ties(prepared))
-        segments = self._to_segments(prepared if order is None else take(prepared, order), size)
+        segments = self._segments_at(prepared if order is None else take(prepared, order), size, None)
         return self._merge_sorted(segments, Runs.of(marks(self._key_codes(segments), size)))
 
     def row_segments(self, rows: pa.Table) -> pa.Table:
@@ -229,8 +120,11 @@ class SegmentKernel:
         prepared, size = self.prepare(rows)
         if not size:
             return self.schema.empty_table()
-        segments = self._to_segments(prepared, size)
-        return self._table(segments if self.grid is None else segments | {WEND: pa.array(self.grid.lasts(ticks(segments[WSTART])))})
+        if self.grid is None:
+            return self._table(self._segments_at(prepared, size, None))
+        rows, starts = self.grid.assign(ticks(prepared[TS]))
+        segments = self._segments_at(prepared if rows is None else take(prepared, rows), len(starts), starts)
+        return self._table(segments | {WEND: pa.array(self.grid.lasts(starts))})
 
     def merge(self, segments: pa.Table, apart: Bools | None = None) -> pa.Table:
         """Merge the segments of each window into one, in the order of groups and time.
@@ -240,24 +134,23 @@ class SegmentKernel:
         if segments.num_rows == 0:
             return self.schema.empty_table()
         columns = to_arrays(segments)
-        keys, size = self._key_codes(columns), segments.num_rows
         if self.grid is not None or self.plan.window is None:
-            numbers = combined([*keys, *([ticks(columns[WSTART])] if self.grid is not None else [])], size)
-            order = np.argsort(numbers, kind="stable")
-            return self._aggregate(take(columns, order), Runs.of(marks([numbers[order]], size)))
-        groups = combined(keys, size)
+            return self._merge_equal(columns, [ticks(columns[WSTART])] if self.grid is not None else [], segments.num_rows)
+        groups = combined(self._key_codes(columns), segments.num_rows)
         order = np.lexsort((ticks(columns[WEND]), ticks(columns[WSTART]), groups))
-        group_runs = Runs.of(marks([groups[order]], size))
+        group_runs = Runs.of(marks([groups[order]], segments.num_rows))
         return self._merge_sorted(take(columns, order), group_runs, None if apart is None else apart[order])
 
     def merge_numbered(self, segments: pa.Table, number: Int64s) -> pa.Table:
         """Merge segments that have the same group and window number into one."""
         if segments.num_rows == 0:
             return self.schema.empty_table()
-        columns = to_arrays(segments)
-        ids = combined([*self._key_codes(columns), number], segments.num_rows)
+        return self._merge_equal(to_arrays(segments), [number], segments.num_rows)
+
+    def _merge_equal(self, columns: Arrays, numbers: Sequence[Array], size: int) -> pa.Table:
+        ids = combined([*self._key_codes(columns), *numbers], size)
         order = np.argsort(ids, kind="stable")
-        return self._aggregate(take(columns, order), Runs.of(marks([ids[order]], len(ids))), number[order])
+        return self._aggregate(take(columns, order), Runs.of(marks([ids[order]], size)))
 
     def prepare(self, rows: pa.Table) -> tuple[Arrays, int]:
         """Return prepared rows, and how many pass WHERE."""
@@ -270,7 +163,7 @@ class SegmentKernel:
             if pa.types.is_floating(prepared[name].type):
                 # A sum with 0.0 turns -0.0 into 0.0, as Spark does with what it groups by.
                 prepared[name] = pc.add(prepared[name], pa.scalar(0.0, prepared[name].type))
-        if ignores_null_states(self.plan) and prepared[STATE].null_count:
+        if self.plan.ignores_null and prepared[STATE].null_count:
             prepared, size = filter_rows(prepared, size, prepared[STATE].is_valid())
         return prepared, size
 
@@ -281,7 +174,7 @@ class SegmentKernel:
         if self.filter is not None:
             condition = as_array(evaluate(self.filter, plain(self.filter, columns)), rows.num_rows)
             mask &= flags(pc.fill_null(condition, False))
-        if isinstance(self.plan.window, StateWindow):
+        if self.plan.ignores_null:
             state = self.prepared[STATE]
             mask &= flags(as_array(evaluate(state, plain(state, columns)), rows.num_rows).is_valid())
         return mask
@@ -318,52 +211,25 @@ class SegmentKernel:
         numbers = combined([key[groups.starts] for key in keys], groups.count)
         return merged if (numbers[1:] > numbers[:-1]).all() else self.merge(merged)
 
-    def _to_segments(self, prepared: Arrays, size: int) -> Arrays:
-        if self.grid is None:
-            return self._segments_at(prepared, size, None)
-        rows, starts = self.grid.assign(ticks(prepared[TS]))
-        return self._segments_at(prepared if rows is None else take(prepared, rows), len(starts), starts)
-
     def _segments_at(self, prepared: Arrays, size: int, starts: Int64s | None) -> Arrays:
         position: Arrays = {}
         if self.grid is not None and starts is not None:
             position = {WSTART: pa.array(starts)}
         elif self.plan.window is not None:
             position = {WSTART: prepared[TS], WEND: prepared[TS]}
-        if isinstance(self.plan.window, CountWindow):
-            position |= {FIRST_ROW: pa.nulls(size, BIGINT), ROW_COUNT: pa.array(np.ones(size, np.int64))}
         return prepared | position | evaluate_all(self.rows, prepared | position, size)
 
     def _merge_sorted(self, columns: Arrays, groups: Runs, apart: Bools | None = None) -> pa.Table:
-        numbered = self._number(columns, groups, apart)
+        numbered = self.plan.kind.number(columns, groups, apart)
         if not len(numbered.index):
             return self.schema.empty_table()
         size = groups.rows
         chosen = columns if len(numbered.index) == size and is_range(numbered.index) else take(columns, numbered.index)
         windows_of = Runs.of(marks([groups.of_row[numbered.index], numbered.window], len(numbered.index)))
-        return self._aggregate(chosen, windows_of, numbered.window)
+        return self._aggregate({**chosen, **numbered.columns}, windows_of)
 
-    def _number(self, columns: Arrays, groups: Runs, apart: Bools | None) -> Numbered:
-        """Return which windows segments belong to that are in the order of groups and time."""
-        match self.plan.window:
-            case SessionWindow(gap=gap):
-                return number_sessions(ticks(columns[WSTART]), ticks(columns[WEND]), groups, gap)
-            case StateWindow():
-                return number_states(codes(columns[STATE]), groups, apart)
-            case EventWindow():
-                return number_events(flags(columns[IS_START]), flags(columns[IS_END]), groups)
-            case RunWindow() as window:
-                return number_runs(window, columns[STATE], groups)
-            case CountWindow() as window:
-                first = to_numpy(pc.fill_null(columns[FIRST_ROW], NO_ROW))
-                return number_counts(first, ticks(columns[ROW_COUNT]), groups, window)
-        raise UnsupportedError("window")
-
-    def _aggregate(self, columns: Arrays, runs: Groups, number: Int64s | None = None) -> pa.Table:
+    def _aggregate(self, columns: Arrays, runs: Groups) -> pa.Table:
         """Return one segment for each group of segments, which are runs unless there is a grid."""
-        return self._table(self._reduce(columns, runs, number))
-
-    def _reduce(self, columns: Arrays, runs: Groups, number: Int64s | None = None) -> Arrays:
         first = pa.array(runs.starts)
         result = {name: columns[name].take(first) for name in key_columns(self.plan)}
         if self.grid is not None:
@@ -372,16 +238,7 @@ class SegmentKernel:
         elif self.plan.window is not None:
             result[WSTART] = pa.array(np.minimum.reduceat(ticks(columns[WSTART]), runs.starts))
             result[WEND] = pa.array(np.maximum.reduceat(ticks(columns[WEND]), runs.starts))
-        match self.plan.window:
-            case StateWindow():
-                result[STATE] = columns[STATE].take(first)
-            case EventWindow():
-                result |= {name: pa.array(np.logical_or.reduceat(flags(columns[name]), runs.starts)) for name in (IS_START, IS_END)}
-            case CountWindow(sliding=sliding):
-                assert number is not None
-                result[FIRST_ROW] = pa.array(number[runs.starts] * sliding)
-                result[ROW_COUNT] = pa.array(np.add.reduceat(ticks(columns[ROW_COUNT]), runs.starts))
-        return result | {name: rule.reduce(columns, runs) for name, rule in self.reducers.items()}
+        return self._table(result | {name: rule.reduce(columns, runs) for name, rule in self.reducers.items()})
 
     def _table(self, columns: Arrays) -> pa.Table:
         """Return segments in the columns of `schema`."""
@@ -394,38 +251,6 @@ class SegmentKernel:
         return [ranks(decoded(prepared[name])) for name in tie_breakers(self.plan) if name in prepared]
 
 
-def grid_of(plan: Plan) -> WindowGrid | CalendarGrid | RangeGrid | None:
-    """Return the windows that depend on instants alone; None for other windows."""
-    match plan.window:
-        case IntervalWindow() as window:
-            return window.sequence(plan.precision)
-        case RangeWindow() as window:
-            return RangeGrid(window_range(plan, window, MAX_WINDOWS))
-    return None
-
-
-def ignores_null_states(plan: Plan) -> bool:
-    """Return whether rows whose state is NULL are in no window."""
-    return isinstance(plan.window, StateWindow) or (isinstance(plan.window, RunWindow) and plan.window.ignore_null)
-
-
 def tie_breakers(plan: Plan) -> tuple[str, ...]:
     """Return the columns that order rows of a group with equal instants, for windows to which order matters."""
-    depends_on_order = isinstance(plan.window, StateWindow | EventWindow | CountWindow)
-    return (SERIES_KEY, KEY) if depends_on_order and not plan.groups.unique else ()
-
-
-def check_types(plan: Plan, types: Mapping[str, pa.DataType]) -> None:
-    """Raise `UnsupportedError` for what is compared or ordered differently than in Spark."""
-    refuse(not all(is_ordered(types[name]) for name in key_columns(plan)), "keys of this type")
-    is_state = isinstance(plan.window, StateWindow)
-    refuse(is_state and (pa.types.is_floating(types[STATE]) or not is_ordered(types[STATE])), "states of this type")
-    refuse(plan.window is not None and types.get(TS) != BIGINT, "windows without time")
-
-
-def segment_schema(plan: Plan, prepared: Mapping[str, pa.DataType], partials: Mapping[str, pa.DataType]) -> pa.Schema:
-    fields = {name: prepared[name] for name in key_columns(plan)}
-    if plan.window is not None:
-        fields |= {WSTART: BIGINT, WEND: BIGINT}
-    fields |= {name: prepared.get(name, BIGINT) for name in ATTRIBUTES.get(type(plan.window), ())}
-    return pa.schema([pa.field(name, type_) for name, type_ in (fields | dict(partials)).items()])
+    return (SERIES_KEY, KEY) if plan.depends_on_order and not plan.groups.unique else ()

@@ -17,11 +17,11 @@ from headrace.compute.columnar.device_groups import DEVICE
 from headrace.compute.columnar.frames import KeyValues, gathered, passing, to_table
 from headrace.compute.columnar.over import array_of
 from headrace.compute.columnar.runs import Int64s, stable_order, to_numpy
-from headrace.compute.columnar.window_ranges import WindowRange
 from headrace.compute.evaluation.series_rows import COLUMNS, GROUP, RANK
 from headrace.compute.nodes import TIME, Column, columns_of
 from headrace.compute.plan import WEND, WSTART, Plan
 from headrace.compute.plan_sources import SLOT, Regrouping, RowGroup, Scan, SeriesRows
+from headrace.compute.windows.ranges import RangeGrid
 from headrace.compute.windows.segments import key_columns
 from headrace.model.windows import copies
 from headrace.storage.types import row_types
@@ -207,7 +207,7 @@ def regrouped(regrouping: Regrouping, rows: pa.Table) -> pa.Table:
 
 
 def all_windows(
-    plan: Plan, source: SeriesRows, windows: WindowRange | None, groups: pa.Table, no_rows: Mapping[str, Any]
+    plan: Plan, source: SeriesRows, windows: RangeGrid | None, groups: pa.Table, no_rows: Mapping[str, Any]
 ) -> pa.Table:
     """Return the windows of all devices in the order of devices and time; those without rows have the partials of none."""
     keys, starts = key_columns(plan), np.zeros(1, np.int64) if windows is None else windows.starts
@@ -225,5 +225,5 @@ def all_windows(
     if keys:
         columns[keys[0]] = devices.take(pa.array(np.repeat(np.arange(len(devices)), len(starts))))
     if windows is not None:
-        columns |= {name: pa.array(np.tile(ends, len(devices))) for name, ends in ((WSTART, starts), (WEND, windows.lasts))}
+        columns |= {name: pa.array(np.tile(ends, len(devices))) for name, ends in ((WSTART, starts), (WEND, windows.ends))}
     return pa.table(columns, schema=groups.schema)

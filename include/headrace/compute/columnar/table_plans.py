@@ -21,7 +21,6 @@ from headrace.compute.columnar.runs import to_numpy
 from headrace.compute.columnar.segments import SegmentKernel
 from headrace.compute.columnar.series_calls import add_series_functions
 from headrace.compute.columnar.series_tables import MAX_CELLS, MAX_COPIES, all_windows, empty, regrouped, series_batches
-from headrace.compute.columnar.window_ranges import RangeGrid, time_limits, window_range
 from headrace.compute.evaluation.interp import POINT, POSITION, fill_gaps, interpolate
 from headrace.compute.evaluation.series_calls import passing_rows, project_rows
 from headrace.compute.nodes import (
@@ -33,18 +32,17 @@ from headrace.compute.nodes import (
     Operation,
     Over,
     UnsupportedError,
-    bigint,
     both,
     call,
 )
-from headrace.compute.plan import IS_END, WEND, WSTART, AnyPlan, JoinSource, Plan, PlanSource, Regrouped, UnionPlan, uses_neighbors
+from headrace.compute.plan import WSTART, AnyPlan, JoinSource, Plan, PlanSource, Regrouped, UnionPlan, uses_neighbors
 from headrace.compute.plan_clauses import Sort
 from headrace.compute.plan_sources import OneRow, Scan, ScanUnion, SeriesRows
 from headrace.compute.sql_text import at_present, stored_outputs
 from headrace.compute.types import spark_type, to_ticks
-from headrace.compute.window_plans import EventWindow, IntervalWindow, RangeWindow, StateWindow
 from headrace.compute.windows.fill import fill_rows
-from headrace.compute.windows.segments import key_columns, prepared_columns
+from headrace.compute.windows.ranges import RangeGrid, RangeWindow, time_limits
+from headrace.compute.windows.segments import key_columns, prepared_columns, result_conditions
 from headrace.model.types import TypeKind
 from headrace.storage.types import arrow_type
 
@@ -200,8 +198,8 @@ class TableEvaluator:
 
     def _within(self, plan: Plan, rows: pa.Table) -> pa.Table:
         """Return the rows that lie in the windows of a plan."""
-        assert isinstance(plan.window, RangeWindow)
-        grid = RangeGrid(window_range(plan, plan.window, MAX_ROWS))
+        grid = plan.kind.grid(plan)
+        assert grid is not None
         ticks = array_of(to_ticks(Column(TIME), plan.precision), to_arrays(rows), rows.num_rows)
         inside, _ = grid.assign(to_numpy(ticks))
         return rows if inside is None else rows.take(pa.array(np.unique(inside)))
@@ -243,13 +241,13 @@ class TableEvaluator:
             rows, plan = with_neighbors(plan, next(batches))
             batches = iter((rows,))
         first = next(batches)
-        if isinstance(plan.window, IntervalWindow):
-            copies = first.num_rows * plan.window.max_windows_per_instant(plan.precision)
+        if plan.interval is not None:
+            copies = first.num_rows * plan.interval.max_windows_per_instant(plan.precision)
             refuse(copies > MAX_COPIES, "too many windows of each row")
         kernel = SegmentKernel.compile(plan, types_of(first))
         groups = merged_segments(kernel, chain((first,), batches))
         if (series := plan.series_rows) is not None and (plan.window is None or isinstance(kernel.grid, RangeGrid)):
-            windows, no_rows = kernel.grid.range if isinstance(kernel.grid, RangeGrid) else None, partials_of_no_rows(plan)
+            windows, no_rows = kernel.grid if isinstance(kernel.grid, RangeGrid) else None, partials_of_no_rows(plan)
             return groups if isinstance(self.reader, NoRows) else all_windows(plan, series, windows, groups, no_rows)
         if not plan.keys and plan.window is None and not groups.num_rows:
             return pa.Table.from_pylist([partials_of_no_rows(plan)], kernel.schema)
@@ -307,14 +305,8 @@ def with_neighbors(plan: Plan, rows: pa.Table) -> tuple[pa.Table, Plan]:
 
 
 def has_passed(plan: Plan) -> Node:
-    """Return the condition for windows and groups to be in the result: HAVING, a row that ends them, and a least length."""
-    conditions = [at_present(plan, plan.groups.having)] if plan.groups.having is not None else []
-    length = Column(WEND) - Column(WSTART)
-    match plan.window:
-        case EventWindow(true_for=minimum):
-            conditions += [Column(IS_END), *([length >= bigint(minimum)] if minimum else [])]
-        case StateWindow(true_for=int(minimum)):
-            conditions.append(length >= bigint(minimum))
+    """Return the condition for windows and groups to be in the result."""
+    conditions = [at_present(plan, condition) for condition in result_conditions(plan)]
     return call("coalesce", both(*conditions), FALSE) if conditions else TRUE
 
 

@@ -10,8 +10,7 @@ from headrace.compute.evaluation.series_rows import series_rows
 from headrace.compute.nodes import TIME, string_sql
 from headrace.compute.plan import WEND, WSTART, Plan
 from headrace.compute.plan_sources import Scan, SeriesRows
-from headrace.compute.window_plans import RangeWindow
-from headrace.compute.windows.ranges import assign_windows, within_range
+from headrace.compute.windows.ranges import RangeWindow, assign_windows, within_range
 from headrace.compute.windows.segments import prepare, update_columns
 from headrace.storage.spark.functions import F
 

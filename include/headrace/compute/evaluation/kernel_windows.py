@@ -18,7 +18,6 @@ from headrace.compute.plan import WSTART, Plan
 from headrace.compute.plan_sources import Scan
 from headrace.compute.shares import KernelUse, ShareProvider, TaskShare, WantedShares
 from headrace.compute.terms import ColumnRole
-from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows.group_calls import absorb_rows
 from headrace.compute.windows.segments import add_derived_keys, base_key_columns, merge
 from headrace.errors import NotSupportedError
@@ -75,7 +74,7 @@ def compile_kernel(plan: Plan) -> tuple[Scan, SegmentKernel]:
         raise UnsupportedError("a virtual table")
     if plan.lists:
         raise UnsupportedError("lists of values, which Spark's own aggregates do not keep")
-    if not is_within_series(plan, scan) and not is_mergeable(plan):
+    if not is_within_series(plan, scan) and plan.depends_on_order:
         raise UnsupportedError("windows across series that depend on single rows")
     base = replace(plan, keys=tuple(key for key in plan.keys if not key.is_derived))
     kernel = SegmentKernel.compile(base, row_types(scan.table, plan.precision))
@@ -96,11 +95,6 @@ def is_within_series(plan: Plan, scan: Scan) -> bool:
     return plan.grouped_series is not None or scan.subtable is not None or not scan.table.has_series
 
 
-def is_mergeable(plan: Plan) -> bool:
-    """Return whether the segments of a window can be merged whatever rows they are made of."""
-    return isinstance(plan.window, IntervalWindow | SessionWindow)
-
-
 def aggregate_shares(plan: Plan, scan: Scan, kernel: SegmentKernel, provider: ShareProvider) -> KernelWindows:
     """Return the windows of a plan. Spark has to merge them only if shares are made neither by windows nor by series.
 
@@ -117,7 +111,7 @@ def aggregate_shares(plan: Plan, scan: Scan, kernel: SegmentKernel, provider: Sh
             shares = provider.shares(replace(wanted, by_series=True))
             return KernelWindows(add_derived_keys(plan, to_frame(kernel, shares)), is_ordered_by_series(plan))
         except NotSupportedError:
-            if not is_mergeable(plan):
+            if plan.depends_on_order:
                 raise
     shares = provider.shares(wanted)
     return KernelWindows(add_derived_keys(plan, merge(kernel.plan, to_frame(kernel, shares))), is_ordered=False)

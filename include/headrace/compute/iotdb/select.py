@@ -23,7 +23,8 @@ from headrace.compute.nodes import Column
 from headrace.compute.plan import WEND, WSTART, Plan
 from headrace.compute.plan_clauses import Key
 from headrace.compute.terms import Term
-from headrace.compute.window_plans import RangeWindow, WindowPlan
+from headrace.compute.windows.kind import WindowPlan
+from headrace.compute.windows.ranges import RangeWindow
 from headrace.errors import ProgrammingError
 from headrace.model.expressions import Call, ColumnRef, Expression
 from headrace.model.queries import Ordering, Query, SelectItem, WindowClause

@@ -16,7 +16,10 @@ from headrace.compute.plan_clauses import GapFill, MaxAge, Output, Sort
 from headrace.compute.plan_sources import SeriesRows
 from headrace.compute.terms import ColumnRole, Term
 from headrace.compute.types import is_text
-from headrace.compute.window_plans import Argument, Bound, RangeWindow, RunWindow, SessionWindow
+from headrace.compute.window_plans import Argument, Bound
+from headrace.compute.windows.ranges import RangeWindow
+from headrace.compute.windows.row_runs import RunWindow
+from headrace.compute.windows.sessions import SessionWindow
 from headrace.errors import LimitError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import Call, DurationLiteral, Expression, Literal, transform
 from headrace.model.time import Duration, Precision

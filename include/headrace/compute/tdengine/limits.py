@@ -9,7 +9,12 @@ from headrace.compute.binding.environment import Environment
 from headrace.compute.instants import check_ticks, fixed_ticks, is_utc, tick_unit
 from headrace.compute.nodes import FALSE, call
 from headrace.compute.plan import STATE
-from headrace.compute.window_plans import Argument, CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
+from headrace.compute.window_plans import Argument
+from headrace.compute.windows.counts import CountWindow
+from headrace.compute.windows.events import EventWindow
+from headrace.compute.windows.intervals import IntervalWindow
+from headrace.compute.windows.sessions import SessionWindow
+from headrace.compute.windows.states import StateWindow
 from headrace.errors import LimitError, ProgrammingError, TypeMismatchError
 from headrace.model.expressions import ColumnRef
 from headrace.model.queries import CountClause, EventClause, IntervalClause, SessionClause, StateClause

@@ -1,5 +1,5 @@
 """Evaluation of windows step by step: rows to segments, segments of one window merged, windows to results."""
 
-from headrace.compute.windows.segments import ATTRIBUTES, finish, key_columns, merge, prepare, to_segments
+from headrace.compute.windows.segments import finish, key_columns, merge, prepare, to_segments, window_columns
 
-__all__ = ["ATTRIBUTES", "finish", "key_columns", "merge", "prepare", "to_segments"]
+__all__ = ["finish", "key_columns", "merge", "prepare", "to_segments", "window_columns"]

@@ -11,8 +11,9 @@ from headrace.compute.plan import WEND, WSTART, Plan
 from headrace.compute.plan_clauses import Output
 from headrace.compute.sql_text import stored_outputs
 from headrace.compute.types import double_to_number
-from headrace.compute.window_plans import FillPlan, IntervalWindow
+from headrace.compute.window_plans import FillPlan
 from headrace.compute.windows import intervals
+from headrace.compute.windows.intervals import IntervalWindow
 from headrace.compute.windows.numbering import THROUGH_CURRENT_ROW
 from headrace.compute.windows.segments import finish_as_ticks, key_columns
 from headrace.errors import LimitError
@@ -51,8 +52,8 @@ def fill_rows(plan: Plan, windows: F) -> F:
     group without windows gets none, except for `NULL_F` and `VALUE_F` in a query without keys. With `fill.between`, nothing is
     added at the ends of WHERE's range.
     """
-    window = plan.window
-    assert isinstance(window, IntervalWindow)
+    window = plan.interval
+    assert window is not None
     assert window.fill is not None
     keys: dict[str, Node] = {key.column: Column(key.column) for key in plan.keys}
     fill, outputs = window.fill, (*plan.outputs, *plan.hidden)

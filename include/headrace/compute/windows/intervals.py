@@ -1,4 +1,4 @@
-"""INTERVAL by Spark: the windows that contain an instant, by arithmetic on ticks.
+"""INTERVAL: windows of a fixed length, or of months, by arithmetic on instants.
 
 With a time zone, windows start when its wall clock shows the points of a regular grid. If the clock is put forward it skips points:
 those windows start later by the skipped time, and of two that would start at the same instant the later on the grid applies. If the
@@ -7,19 +7,112 @@ clock is put back it repeats points: the first time counts.
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from headrace.compute import calendar
-from headrace.compute.nodes import Column, Node, bigint, bigint_sql, both, call, either, if_, integer, spark_sql
-from headrace.compute.window_plans import IntervalWindow
+from headrace.compute.columnar.runs import Bools, Int64s, combined, renumbered
+from headrace.compute.nodes import TRUE, Column, Node, bigint, bigint_sql, both, call, either, if_, integer, spark_sql
+from headrace.compute.plan import TS, WEND, WSTART, Plan
+from headrace.compute.window_plans import FillPlan
+from headrace.compute.windows.kind import WindowPlan
+from headrace.compute.windows.segments import (
+    add_derived_keys,
+    base_key_columns,
+    merge_columns,
+    segments_at,
+    to_segments,
+    update_columns,
+)
 from headrace.model import zones
+from headrace.model.calendar_windows import CalendarGrid
 from headrace.model.time import MONTHS_BEFORE_1970, Duration, Precision
+from headrace.model.windows import WindowGrid
+from headrace.storage.spark.functions import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 DAY: Final = Duration(1, "d")
 ELEMENT: Final = Column("_i")
 """The element of an array in a function of elements."""
 MAX_UNROLLED_STARTS: Final = 8
 """Up to this many starts are written out, which Spark compiles. More are computed by a lambda, which it interprets."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalWindow(WindowPlan):
+    """`INTERVAL`, and its `FILL`. `zone` is set if windows follow the calendar of a zone other than UTC."""
+
+    length: Duration
+    sliding: Duration
+    offset: Duration
+    zone: str | None = None
+    fill: FillPlan | None = None
+    name = "Time"
+    is_fixed = True
+
+    def __str__(self) -> str:
+        sliding = f", a new one every {self.sliding}" if self.slides else ""
+        offset = f", shifted by {self.offset}" if self.offset.count else ""
+        return f"INTERVAL of {self.length}{sliding}{offset}{f', calendar of {self.zone}' if self.zone else ''}"
+
+    @property
+    def interval(self) -> IntervalWindow:
+        return self
+
+    @property
+    def slides(self) -> bool:
+        """Whether windows overlap."""
+        return self.sliding != self.length
+
+    def grid(self, plan: Plan) -> WindowGrid | CalendarGrid:
+        durations = (self.sliding, self.offset, self.length)
+        if self.zone is not None or any(duration.is_calendar for duration in durations):
+            return CalendarGrid(self.length, self.sliding, self.offset, self.zone or "UTC", plan.precision)
+        return WindowGrid(*(duration.ticks(plan.precision) for duration in durations))
+
+    def max_windows_per_instant(self, precision: Precision) -> int:
+        """Return the maximum number of windows that contain one instant."""
+        if not self.slides:
+            return 1
+        return -(-self.length.max_ticks(precision) // self.sliding.min_ticks(precision))
+
+    def max_span(self, precision: Precision) -> int:
+        """Return an upper bound of the distance between two instants of one window, in ticks."""
+        return self.length.max_ticks(precision) + (DAY.ticks(precision) if self.zone is not None else 0)
+
+    def counts_row(self, plan: Plan) -> Node:
+        if not self.slides:
+            return TRUE
+        if self.zone is not None:
+            return Column(WSTART).equals(start(self, Column(TS), plan.precision))
+        return Column(TS) - Column(WSTART) < bigint(self.sliding.ticks(plan.precision))
+
+    def to_segments(self, plan: Plan, prepared: DataFrame, *, by_row: bool) -> DataFrame:
+        at, precision = Column(TS), plan.precision
+        at_start = f"explode({starts(self, at, precision)})" if self.slides else str(start(self, at, precision))
+        segments = segments_at(plan, prepared.withColumn(WSTART, F.expr(at_start)), (WSTART,), by_row=by_row)
+        return self._with_end(segments, precision)
+
+    def aggregate(self, plan: Plan, prepared: DataFrame) -> DataFrame:
+        """Aggregate sliding windows in two steps if possible: rows to panes of one slide, then panes to windows."""
+        if not self.slides or not has_whole_panes(self):
+            return to_segments(plan.one_pass, prepared)
+        keys, precision = base_key_columns(plan), plan.precision
+        assigned = prepared.withColumn("_pane", F.expr(str(start(self, Column(TS), precision))))
+        by_pane = assigned.groupBy(*keys, "_pane").agg(*update_columns(plan))
+        window_starts = f"explode({consecutive_starts(self, Column('_pane'), precision)}) AS {WSTART}"
+        by_window = by_pane.selectExpr(*keys, *(partial.column for partial in plan.partials), window_starts)
+        merged = by_window.groupBy(*keys, WSTART).agg(*merge_columns(plan))
+        return add_derived_keys(plan, self._with_end(merged, precision))
+
+    def _with_end(self, windows: DataFrame, precision: Precision) -> DataFrame:
+        return windows.withColumn(WEND, F.expr(str(end(self, Column(WSTART), precision))))
+
+    def scopes(self, group: Int64s, start: Int64s, end: Int64s, expired: Bools) -> Int64s:  # noqa: ARG002
+        """Number windows: the neighbors of a row's windows are unaffected."""
+        return renumbered(combined([group, start], len(start)))[0]
 
 
 def start(window: IntervalWindow, at: Node, precision: Precision) -> Node:
@@ -152,11 +245,9 @@ def may_skip_windows(window: IntervalWindow, precision: Precision) -> bool:
 def starts(window: IntervalWindow, at: Node, precision: Precision) -> str:
     """Return the starts of all windows that contain an instant, as an array, latest first."""
     ended = end(window, ELEMENT, precision)
-    if has_whole_panes(window):
-        return consecutive_starts(window, start(window, at, precision), precision)
     if window.zone is None:
         candidates = consecutive_starts(window, start(window, at, precision), precision)
-        return f"filter({candidates}, {ELEMENT} -> {ended} >= {at})"
+        return candidates if has_whole_panes(window) else f"filter({candidates}, {ELEMENT} -> {ended} >= {at})"
     candidates = candidate_starts(window, at, window.max_windows_per_instant(precision), precision)
     return f"array_distinct(filter({candidates}, {ELEMENT} -> {ELEMENT} <= {at} AND {ended} >= {at}))"
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.compute import Plan
 from headrace.compute.plan import WSTART
-from headrace.compute.window_plans import IntervalWindow
+from headrace.compute.windows.intervals import IntervalWindow
 from headrace.context import Context
 from headrace.errors import InternalError
 from headrace.model.calendar_windows import CalendarGrid
@@ -230,9 +230,9 @@ def window_sequence(plan: Plan) -> WindowGrid | CalendarGrid:
     """Return the windows of a query with INTERVAL, or the points of one with EVERY."""
     if plan.interp is not None:
         return WindowGrid(plan.interp.every, 0, 0)
-    if not isinstance(plan.window, IntervalWindow):
+    if plan.interval is None:
         raise InternalError("only windows of INTERVAL are a sequence")
-    return plan.window.sequence(plan.precision)
+    return plan.interval.grid(plan)
 
 
 def arrival_plan(plan: StreamPlan) -> StreamPlan:

@@ -14,7 +14,6 @@ from headrace.code.languages import registered_calls, registered_language
 from headrace.compute import Plan, Relation, Scan, Scope, SeriesNames, bind, language
 from headrace.compute.assignment import assign_outputs
 from headrace.compute.nodes import columns_of
-from headrace.compute.window_plans import EventWindow, IntervalWindow
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NoDatabaseError, NotFoundError
 from headrace.model.jobs import JobDefinition, Replacement
 from headrace.model.notifications import Notification
@@ -147,7 +146,7 @@ class StreamPlan:
     @property
     def leaves_rows_out(self) -> bool:
         """True if a row may belong to no window, so that only its subtable's progress shows whether it is in order."""
-        return isinstance(self.query.window, EventWindow)
+        return self.query.window is not None and self.query.window.leaves_rows_out
 
     @property
     def is_closed_by_clock(self) -> bool:
@@ -403,8 +402,8 @@ class Definer:
     def bind_query(self, query: Query) -> Plan:
         plan = bind(query, self.scope, stream=True)
         assert isinstance(plan, Plan)
-        window = plan.window
-        if not isinstance(window, IntervalWindow) or window.fill is None:
+        window = plan.interval
+        if window is None or window.fill is None:
             return plan
         is_clocked = self.statement.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE
         window = replace(window, fill=replace(window.fill, keeps_nulls=True, between=not is_clocked))
@@ -471,4 +470,4 @@ def effective_delete_mark(options: StreamOptions, plan: Plan) -> int | None:
     if options.delete_mark is None or options.delete_mark.count <= 0:
         return None
     mark = max(options.delete_mark.ticks(plan.precision), options.watermark.ticks(plan.precision))
-    return max(mark, plan.window.max_span(plan.precision)) if isinstance(plan.window, IntervalWindow) else mark
+    return mark if plan.interval is None else max(mark, plan.interval.max_span(plan.precision))

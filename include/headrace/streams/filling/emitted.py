@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.window_plans import IntervalWindow
 from headrace.context import Context
 from headrace.errors import HistoryGoneError
 from headrace.storage import Bounds
@@ -150,8 +149,8 @@ class EmittedWindows:
 
     @property
     def _slide(self) -> int:
-        window = self.plan.query.window
-        assert isinstance(window, IntervalWindow)
+        window = self.plan.query.interval
+        assert window is not None
         return window.sliding.max_ticks(self.plan.query.precision)
 
     def _read(self, names: Sequence[str], low: Int64s, high: Int64s) -> pa.Table:

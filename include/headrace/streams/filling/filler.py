@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.plan import WSTART
-from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.fill import AT, LAST, NEXT
 from headrace.context import Context
@@ -71,8 +70,8 @@ class Filler:
         self.plan = plan
         self.target = target
         self.emitted = EmittedWindows(context, plan)
-        assert isinstance(plan.query.window, IntervalWindow)
-        self.grid = plan.query.window.sequence(plan.query.precision)
+        assert plan.query.interval is not None
+        self.grid = plan.query.interval.grid(plan.query)
         self.values = FilledValues(context, plan, target)
 
     def commit(self, upserts: pa.Table, retractions: pa.Table, commit: Commit, deletes: pa.Table | None = None) -> bool:

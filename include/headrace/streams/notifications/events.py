@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.compute.plan import STATE, WEND, WSTART
-from headrace.compute.window_plans import IntervalWindow, StateWindow
 from headrace.compute.windows import key_columns
 from headrace.model.notifications import EventType
 from headrace.storage.row_matching import anti_join, match_rows, row_ids
@@ -53,7 +52,7 @@ def window_events(
     before = [windows.select(key) for windows in (evaluated.state_windows, evaluated.unaffected) if windows.num_rows]
     opened = anti_join(evaluated.windows, pa.concat_tables(before), key) if before else evaluated.windows
     closed = emission.ended if notes_ends(plan) else emission.upserts
-    if isinstance(plan.query.window, StateWindow):
+    if plan.conditions.state:
         neighbors = [evaluated.windows, *unchanged_windows(evaluated, in_state)]
         opened, closed = (add_neighbor_states(windows, neighbors, key) for windows in (opened, closed))
     windows = {
@@ -73,7 +72,7 @@ def evicted_windows(plan: StreamPlan, evaluated: EvaluatedBatch, emission: Emiss
     Only windows of INTERVAL: the end of another one that has lost its rows cannot be determined.
     """
     possibly_emitted = evaluated.possibly_emitted
-    if not isinstance(plan.query.window, IntervalWindow) or possibly_emitted.num_rows == 0 or emission.retractions.num_rows == 0:
+    if not plan.query.kind.is_fixed or possibly_emitted.num_rows == 0 or emission.retractions.num_rows == 0:
         return None
     windows = distinct(possibly_emitted.select([*key, WEND]), key)
     if evaluated.state_windows.num_rows:
@@ -149,8 +148,7 @@ def written_events(plan: StreamPlan, written: pa.Table, in_state: StateTable) ->
     if notification is None or not notification.subscribes_to(EventType.WINDOW_CLOSE) or written.num_rows == 0 or notes_ends(plan):
         return None
     key = [*key_columns(plan.query), WSTART]
-    is_state_window = isinstance(plan.query.window, StateWindow)
-    closed = add_neighbor_states(written, [in_state.take(in_state.matching(written))], key) if is_state_window else written
+    closed = add_neighbor_states(written, [in_state.take(in_state.matching(written))], key) if plan.conditions.state else written
     return WindowEvents({EventType.WINDOW_CLOSE: closed})
 
 

@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.plan import STATE, WEND, WSTART
-from headrace.compute.window_plans import CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
+from headrace.compute.plan import IS_START, STATE, WEND, WSTART
 from headrace.model.notifications import EventType
 from headrace.model.positions import Position
 from headrace.model.time import Precision
@@ -27,13 +26,6 @@ MAX_EVENTS_PER_MESSAGE: Final = 1_000
 MAX_MESSAGE_BYTES: Final = 256 * 1024
 """A message with more than one event is not larger than this."""
 UNDISPLAYABLE: Final = "<Unable to display this data type>"
-WINDOW_TYPES: Final = {
-    IntervalWindow: "Time",
-    StateWindow: "State",
-    SessionWindow: "Session",
-    EventWindow: "Event",
-    CountWindow: "Count",
-}
 
 Fields = dict[str, pa.Array]
 
@@ -71,13 +63,13 @@ class MessageEncoder:
             "eventTime": constant(now, size),
             "windowId": ids,
             "windowUid": pc.binary_join_element_wise(f"{self._plan.database}.{self._plan.name}", ids, "/"),
-            "windowType": constant(WINDOW_TYPES[type(self._plan.query.window)], size),
+            "windowType": constant(self._plan.query.kind.name, size),
             "groupId": pa.array(group_ids, pa.uint64()).cast(pa.string()),
             "windowStart": self._to_target_ticks(windows[WSTART]),
         }
         if type_ is not EventType.WINDOW_OPEN:
             # The end is exclusive for INTERVAL, else the last row.
-            is_interval = isinstance(self._plan.query.window, IntervalWindow)
+            is_interval = self._plan.query.interval is not None
             fields["windowEnd"] = self._to_target_ticks(pc.add(windows[WEND], 1) if is_interval else windows[WEND])
         if type_ is not EventType.WINDOW_INVALIDATION:
             fields |= self._window_type_fields(type_, windows)
@@ -87,21 +79,14 @@ class MessageEncoder:
 
     def _window_type_fields(self, type_: EventType, windows: pa.Table) -> Fields:
         opens = type_ is EventType.WINDOW_OPEN
-        match self._plan.query.window:
-            case StateWindow():
-                columns = (
-                    {"prevState": PREVIOUS_STATE, "curState": STATE} if opens else {"curState": STATE, "nextState": NEXT_STATE}
-                )
-                return {name: combine(windows[column]) for name, column in columns.items()}
-            case EventWindow():
-                conditions = self._plan.conditions.start if opens else self._plan.conditions.end
-                precision = self._plan.query.precision
-                values = {name: displayable(windows[column], precision) for name, column in conditions}
-                return {
-                    "triggerCondition": struct({"conditionIndex": constant(0, windows.num_rows), "fieldValues": struct(values)})
-                }
-            case _:
-                return {}
+        if self._plan.conditions.state:
+            columns = {"prevState": PREVIOUS_STATE, "curState": STATE} if opens else {"curState": STATE, "nextState": NEXT_STATE}
+            return {name: combine(windows[column]) for name, column in columns.items()}
+        if IS_START not in self._plan.query.kind.row_columns:
+            return {}
+        conditions = self._plan.conditions.start if opens else self._plan.conditions.end
+        values = {name: displayable(windows[column], self._plan.query.precision) for name, column in conditions}
+        return {"triggerCondition": struct({"conditionIndex": constant(0, windows.num_rows), "fieldValues": struct(values)})}
 
     def _result(self, windows: pa.Table) -> pa.Array:
         """Return the row of the target for each window."""

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.window_plans import IntervalWindow
 from headrace.context import Context
 from headrace.model.ledger import ChunkState, joined
 from headrace.model.positions import Position
@@ -87,14 +86,14 @@ class RetaggedSubtables:
     @cached_property
     def _computed(self) -> list[tuple[int, int]]:
         """Return the times of computed windows: those since the creation, and of backfills. It is empty if all are computed."""
-        plan, window = self.plan, self.plan.query.window
+        plan, window = self.plan, self.plan.query.interval
         if plan.since is None:
             return []
         chunks = self.context.catalog.ledger.chunks(plan.id)
         starts = joined([(chunk.start, chunk.end - 1) for chunk in chunks if chunk.state is ChunkState.DONE])
-        if not isinstance(window, IntervalWindow):
+        if window is None:
             return joined([*starts, (plan.since + 1, MAX_TICK)])
-        grid = window.sequence(plan.query.precision)
+        grid = window.grid(plan.query)
         latest = [int(grid.assign(np.array([end]))[1].max()) for _, end in starts]
         computed = [(start, grid.end(last) - 1) for (start, _), last in zip(starts, latest, strict=True)]
         return joined([*computed, (grid.first_open(plan.since + 1), MAX_TICK)])

@@ -13,8 +13,7 @@ from headrace.compute import aggregate_windows, prepare
 from headrace.compute.nodes import bigint, quote
 from headrace.compute.plan import SERIES_KEY, TS, WEND, WSTART
 from headrace.compute.types import from_ticks
-from headrace.compute.window_plans import IntervalWindow
-from headrace.compute.windows import key_columns
+from headrace.compute.windows import key_columns, window_columns
 from headrace.compute.windows.segments import base_key_columns
 from headrace.context import Context
 from headrace.model.jobs import JobCounters
@@ -100,17 +99,17 @@ def retained_windows(plan: StreamPlan, windows: pa.Table, watermark: int) -> pa.
     """Return the windows to keep in state: those open at a watermark, and the last ones of every partition."""
     ends = to_numpy(windows[WEND]).astype(np.int64)
     is_retained = np.asarray(ends >= watermark)
-    if not isinstance(plan.query.window, IntervalWindow) and windows.num_rows:
+    if not plan.query.kind.is_fixed and windows.num_rows:
         (group,) = row_ids([windows], base_key_columns(plan.query))
         is_retained |= is_last_in_partition(group, to_numpy(windows[WSTART]).astype(np.int64), ends)
-    return windows.filter(pa.array(is_retained)).select(list(window_sql.window_columns(plan.query)))
+    return windows.filter(pa.array(is_retained)).select(list(window_columns(plan.query)))
 
 
 def open_windows(context: Context, plan: StreamPlan, offsets: Offsets, watermark: int) -> pa.Table:
     """Return what `retained_windows` does, computed by Spark."""
     rows = source_rows(context, plan, offsets)
-    if isinstance(plan.query.window, IntervalWindow):
-        low = from_ticks(bigint(watermark - plan.query.window.max_span(plan.query.precision)), plan.query.precision)
+    if plan.query.interval is not None:
+        low = from_ticks(bigint(watermark - plan.query.interval.max_span(plan.query.precision)), plan.query.precision)
         recent = rows.where(f"{quote(plan.source.timestamp.name)} >= {low}")
         windows = aggregate_windows(plan.query, prepare(plan.query, recent)).where(f"{WEND} >= {watermark}L")
     else:
@@ -118,4 +117,4 @@ def open_windows(context: Context, plan: StreamPlan, offsets: Offsets, watermark
         keys = ", ".join(key_columns(plan.query))
         last = f"max({WSTART}) OVER ({f'PARTITION BY {keys}' if keys else ''})"
         windows = all_windows.selectExpr("*", f"{last} AS _last").where(f"{WEND} >= {watermark}L OR {WEND} >= _last").drop("_last")
-    return windows.select(*window_sql.window_columns(plan.query)).toArrow()
+    return windows.select(*window_columns(plan.query)).toArrow()

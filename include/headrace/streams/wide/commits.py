@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.columnar import UnsupportedError
-from headrace.compute.window_plans import StateWindow
 from headrace.context import Context
 from headrace.errors import NotSupportedError
 from headrace.model.failpoints import failpoint
@@ -88,7 +87,7 @@ class WideCommits:
 
     def _max_event_time(self, task: PartTask, parts: list[CommitPart]) -> int | None:
         plan = self.commits.plan
-        if plan.query.filter is None and not isinstance(plan.query.window, StateWindow):
+        if plan.query.filter is None and not plan.query.ignores_null:
             return self.commits.span(task.inserted).last
         shares = [share for share, _ in parts]
         return reduce(later_of, map_in_tasks(self.context.spark(), shares, task.max_time, plan.name), None)

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from headrace.compute.columnar import UnsupportedError
-from headrace.compute.window_plans import StateWindow
 from headrace.context import Context
 from headrace.streams.batches import BatchResult, StagedWindows, idle_result
 from headrace.streams.definition.define import StreamPlan
@@ -96,7 +95,7 @@ class LargeCommitProcessor:
         plan = self._plan
         batch = change_batch(plan, changes, ignore_update=plan.ignores_updates)
         selected = batch.is_written
-        if selected.any() and (plan.query.filter is not None or isinstance(plan.query.window, StateWindow)):
+        if selected.any() and (plan.query.filter is not None or plan.query.ignores_null):
             selected = selected & self._evaluation.passing(batch.rows)
         times = batch.ts[selected]
         return int(times.max()) if len(times) else None

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.plan import SERIES_KEY
-from headrace.compute.window_plans import CountWindow, EventWindow, StateWindow
 from headrace.model.positions import Offsets
 from headrace.model.time import Precision
 from headrace.storage.delta.changes import InsertedRows
@@ -201,7 +200,7 @@ def change_batch(plan: StreamPlan, changes: Changes, *, ignore_update: bool) -> 
     """
     subtable, key = plan.source_subtable, plan.source.series_key
     rows = changes.rows if subtable is None else changes.matching(pc.field(key).cast(pa.string()) == subtable)
-    if ignore_update and not isinstance(plan.query.window, StateWindow | EventWindow | CountWindow):
+    if ignore_update and not plan.query.depends_on_order:
         rows = rows.filter(pc.not_equal(rows[CHANGE], "update_preimage"))
     rows = rows if changes.is_one_write else rows.sort_by(VERSION)
     change = rows[CHANGE]
@@ -265,8 +264,7 @@ def times_of(times: StateTable, series: pa.ChunkedArray | pa.Array) -> pa.Table:
 def max_event_time_before(batch: ChangeBatch, max_event_time: int | None) -> Int64s:
     """Return for each row the largest event time of all rows of earlier writes; `NEVER` if there is none."""
     versions, write = np.unique(batch.version, return_inverse=True)
-    largest = np.full(len(versions), NEVER)
-    np.maximum.at(largest, write[batch.is_written], batch.ts[batch.is_written])
+    largest = max_by_group(write[batch.is_written], batch.ts[batch.is_written], len(versions))
     before = np.concatenate(([NEVER if max_event_time is None else max_event_time], largest[:-1]))
     return np.maximum.accumulate(before)[write]
 
@@ -279,6 +277,13 @@ def max_subtable_time_before(batch: ChangeBatch, state: StreamState) -> Int64s:
     subtable = to_numpy(pc.index_in(batch.series, pc.unique(batch.series))).astype(np.int64)
     written_times = np.where(batch.is_written, batch.ts, NEVER)
     return np.maximum(in_state, running_maximum_before(subtable, batch.version, written_times))
+
+
+def max_by_group(group: Int64s, value: Int64s, count: int) -> Int64s:
+    """Return the largest value of each of `count` groups; `NEVER` for those without any."""
+    maximum = np.full(count, NEVER)
+    np.maximum.at(maximum, group, value)
+    return maximum
 
 
 def running_maximum_before(group: Int64s, version: Int64s, value: Int64s) -> Int64s:

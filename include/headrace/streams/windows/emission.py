@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 
 from headrace.compute import Plan
 from headrace.compute.plan import WEND, WSTART
-from headrace.compute.windows import key_columns
+from headrace.compute.windows import key_columns, window_columns
 from headrace.model.notifications import ClosePolicy
 from headrace.model.streams import TriggerMode
 from headrace.storage.row_matching import anti_join, match_rows
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.windows.change_batch import Bools, Int64s, to_numpy
-from headrace.streams.windows.window_sql import ADDED, EMITTED, IS_RESULT, RECALCULATED, window_columns
+from headrace.streams.windows.window_sql import ADDED, EMITTED, IS_RESULT, RECALCULATED
 
 
 class EmitState(IntEnum):

@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from headrace.compute import Key, Plan
+from headrace.compute import Key, Plan, merge, prepare, to_segments
 from headrace.compute.columnar import OutputKernel, SegmentKernel, UnsupportedError
 from headrace.compute.columnar.columns import call_types, to_arrays
 from headrace.compute.columnar.frames import ArrowRows, to_table
 from headrace.compute.frames import SparkRows
 from headrace.compute.nodes import Column
+from headrace.compute.plan import WEND, WSTART
 from headrace.compute.shares import KernelUse
-from headrace.compute.window_plans import CountWindow, EventWindow
+from headrace.compute.windows import key_columns
 from headrace.compute.windows.numbering import WINDOW_NUMBER
+from headrace.compute.windows.segments import aggregate_numbered, merge_columns
 from headrace.context import Context
 from headrace.errors import NotSupportedError
 from headrace.model.types import BIGINT
@@ -49,21 +51,38 @@ class SparkEvaluation:
         return mask
 
     def merge_inserts(self, rows: pa.Table, state_windows: pa.Table | None) -> pa.Table:
-        has_state = state_windows is not None and state_windows.num_rows > 0
-        in_state = self._frame(window_sql.append_bookkeeping(state_windows)) if has_state else None
-        return window_sql.merge_insert_batch(self.plan, self._frame(rows), in_state).toArrow()
+        parts = self._row_segments(self._extended, rows)
+        if state_windows is not None and state_windows.num_rows:
+            in_state = self._frame(window_sql.append_bookkeeping(state_windows))
+            parts = parts.unionByName(in_state.select(*window_sql.segment_columns(self.plan)))
+        return self._finalize(parts.coalesce(1))
 
     def assign_windows(self, rows: pa.Table) -> pa.Table:
-        return window_sql.assign_windows(self.plan, self._frame(numbered(rows))).toArrow()
+        return self._row_segments(numbered_query(self._extended), numbered(rows)).toArrow()
 
     def merge_segments(self, segments: pa.Table) -> pa.Table:
-        return window_sql.merge_segments(self.plan, self._frame(segments).coalesce(1)).toArrow()
+        merged = merge(self._extended, self._frame(segments).coalesce(1), apart="false")
+        return merged.select(*window_sql.segment_columns(self.plan)).toArrow()
 
     def finalize_windows(self, segments: pa.Table) -> pa.Table:
-        return window_sql.finalize_windows(self.plan, self._frame(segments).coalesce(1)).toArrow()
+        return self._finalize(self._frame(segments).coalesce(1))
 
     def finalize_numbered(self, segments: pa.Table) -> pa.Table:
-        return window_sql.finalize_numbered(self.plan, self._frame(segments).coalesce(1)).toArrow()
+        extended, parts = self._extended, self._frame(segments).coalesce(1)
+        windows = aggregate_numbered(extended, parts, key_columns(extended), merge_columns(extended), WSTART, WEND)
+        return window_sql.select_outputs(self.plan, windows).toArrow()
+
+    @property
+    def _extended(self) -> Plan:
+        return window_sql.stream_plan(self.plan)
+
+    def _row_segments(self, plan: Plan, rows: pa.Table) -> DataFrame:
+        return to_segments(plan, prepare(plan, self._frame(rows)), by_row=True)
+
+    def _finalize(self, parts: DataFrame) -> pa.Table:
+        # The windows that separate two windows in state may be unaffected and missing here, so two of these are never joined.
+        windows = merge(self._extended, parts, apart=f"({window_sql.ADDED} = 0)")
+        return window_sql.select_outputs(self.plan, windows).toArrow()
 
     def _frame(self, rows: pa.Table) -> DataFrame:
         return window_sql.small_frame(self.context.spark(), rows)
@@ -129,7 +148,7 @@ class KernelEvaluation:
     def piece_segments(self, rows: pa.Table) -> pa.Table:
         """Return the segments of some of the rows of a commit, merged as far as other rows cannot change that."""
         typed = self._typed(rows)
-        if isinstance(self.windows.plan.window, EventWindow | CountWindow):
+        if self.windows.plan.kind.counts_rows:
             return self.windows.row_segments(typed)
         return self.windows.segments(typed)
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.plan import WEND, WSTART
-from headrace.compute.window_plans import IntervalWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.model.jobs import JobCounters
 from headrace.storage.delta.changes import InsertedRows
@@ -25,11 +24,11 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.windows.accounting import BatchCount, EvaluatedBatch, count_rows
 from headrace.streams.windows.change_batch import (
-    NEVER,
     ChangeBatch,
     Changes,
     LargeCommit,
     change_batch,
+    max_by_group,
     max_subtable_time_in_state,
     maybe_expired,
     to_numpy,
@@ -89,8 +88,7 @@ class LargeCommits:
             if self.is_limited:
                 check_windows(windows.num_rows)
             tally = self.counted(batch, tally)
-        is_interval = isinstance(self.plan.query.window, IntervalWindow)
-        if is_interval and touches_evicted(self.plan, windows, affected, state.evicted_through):
+        if self.plan.query.kind.is_fixed and touches_evicted(self.plan, windows, affected, state.evicted_through):
             return None
         return evaluate_inserts(self.plan, self.kernels.finish(windows), affected, BatchCount.of_write(tally))
 
@@ -103,18 +101,16 @@ class LargeCommits:
 
     def _continues(self, windows: pa.Table, added: pa.Table, state: StreamState) -> bool:
         """Return whether segments only continue their partitions, where that is necessary to merge them."""
-        match self.plan.query.window:
-            case IntervalWindow():
-                return True
-            case SessionWindow(gap=gap):
-                evicted = state.evicted_through
-                return evicted is None or added.num_rows == 0 or pc.min(added[WSTART]).as_py() - gap > evicted
+        window, evicted = self.plan.query.kind, state.evicted_through
+        if window.is_fixed:
+            return True
+        if not window.depends_on_order:
+            return evicted is None or added.num_rows == 0 or pc.min(added[WSTART]).as_py() - window.reach > evicted
         if added.num_rows == 0 or windows.num_rows == 0:
             return True
         groups, added_groups = row_ids([windows, added], key_columns(self.plan.query))
-        last = np.full(max(int(groups.max()), int(added_groups.max())) + 1, NEVER)
-        np.maximum.at(last, groups, to_numpy(windows[WEND]).astype(np.int64))
-        return bool((to_numpy(added[WSTART]) > last[added_groups]).all())
+        last = max_by_group(groups, to_numpy(windows[WEND]).astype(np.int64), len(groups) + len(added_groups))
+        return bool((to_numpy(added[WSTART]).astype(np.int64) > last[added_groups]).all())
 
     def counted(self, batch: ChangeBatch, tally: StreamState) -> StreamState:
         """Return the state with a piece's rows and event times counted."""

@@ -8,7 +8,7 @@ windows of the other, is a *recalculation scope* (`headrace.streams.windows.reca
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from headrace.streams.windows.change_batch import (
     ChangeBatch,
     Int64s,
     RowKind,
+    max_by_group,
     max_event_times_before,
     to_numpy,
     watermarks_before,
@@ -67,6 +68,15 @@ class BatchSegments:
     first: Int64s
     last: Int64s
 
+    @classmethod
+    def of(cls, plan: StreamPlan, rows: pa.Table, kind: npt.NDArray[np.int8], version: Int64s, **arrays: Any) -> BatchSegments:
+        """Return segments, by default of rows that count in their windows."""
+        none, never = np.zeros(rows.num_rows, np.bool_), np.full(rows.num_rows, NEVER)
+        defaults = {"expired": none, "deferred": none, "reached": never, "first": never, "last": never}
+        (group,) = row_ids([rows], key_columns(plan.query))
+        start, end = (to_numpy(rows[name]).astype(np.int64) for name in (WSTART, WEND))
+        return cls(rows, group, start, end, kind, version, **(defaults | arrays))
+
     @property
     def row_index(self) -> Int64s:
         """For each segment the index of its row in the batch; -1 for other segments."""
@@ -103,20 +113,8 @@ def batch_segments(
         closed_before = watermarks_before(batch, state, plan, passing, of_changes=True)
         deferred = np.asarray((end < np.append(closed_before, NEVER)[row_index]) & ~expired)
     reached = max_event_times_before(batch, state, passing) if plan.leaves_rows_out else never
-    no_version = np.full(len(row_index), NEVER)
-    return BatchSegments(
-        rows=rows,
-        group=row_ids([rows], key_columns(plan.query))[0],
-        start=to_numpy(rows[WSTART]).astype(np.int64),
-        end=end,
-        kind=kind,
-        version=np.append(batch.version, NEVER)[row_index],
-        expired=expired | deferred,
-        deferred=deferred,
-        reached=np.append(reached, NEVER)[row_index],
-        first=no_version,
-        last=no_version,
-    )
+    masks = {"expired": expired | deferred, "deferred": deferred, "reached": np.append(reached, NEVER)[row_index]}
+    return BatchSegments.of(plan, rows, kind, np.append(batch.version, NEVER)[row_index], **masks)
 
 
 def passes_filter(batch: ChangeBatch, row_index: Int64s) -> Bools:
@@ -142,24 +140,22 @@ def append_stored_rows(plan: StreamPlan, segments: BatchSegments, stored: pa.Tab
     )
     columns = segments.rows.column_names
     rows = pa.concat_tables([segments.rows, unnumbered.select(columns)], promote_options="permissive")
-    return BatchSegments(
-        rows=rows,
-        group=row_ids([rows], key_columns(plan.query))[0],
-        start=to_numpy(rows[WSTART]).astype(np.int64),
-        end=to_numpy(rows[WEND]).astype(np.int64),
-        kind=np.append(segments.kind, np.full(len(row_index), RowKind.STORED, np.int8)),
-        version=np.append(segments.version, np.full(len(row_index), NEVER)),
-        expired=np.append(segments.expired, np.zeros(len(row_index), np.bool_)),
-        deferred=np.append(segments.deferred, np.zeros(len(row_index), np.bool_)),
-        reached=np.append(segments.reached, np.full(len(row_index), NEVER)),
-        first=np.append(segments.first, first[row_index]),
-        last=np.append(segments.last, last[row_index]),
-    )
+    added: dict[str, Any] = {
+        "kind": np.int8(RowKind.STORED),
+        "version": NEVER,
+        "expired": False,
+        "deferred": False,
+        "reached": NEVER,
+    }
+    added |= {"first": first[row_index], "last": last[row_index]}
+    arrays = {name: np.append(getattr(segments, name), np.broadcast_to(value, len(row_index))) for name, value in added.items()}
+    return BatchSegments.of(plan, rows, **arrays)
 
 
 def last_change_version(segments: BatchSegments, scope: Int64s, count: int) -> Int64s:
     """Return for each scope the last write that deleted or changed one of its rows; `NEVER` if there is none."""
-    return max_version(scope, segments.version, segments.is_kind(*RECALCULATION_KINDS), count)
+    changed = segments.is_kind(*RECALCULATION_KINDS)
+    return max_by_group(scope[changed], segments.version[changed], count)
 
 
 def first_insert_version(segments: BatchSegments, scope: Int64s, count: int) -> Int64s:
@@ -168,12 +164,6 @@ def first_insert_version(segments: BatchSegments, scope: Int64s, count: int) -> 
     inserts = segments.is_kind(RowKind.INSERT)
     np.minimum.at(first_version, scope[inserts], segments.version[inserts])
     return np.where(first_version == NO_WRITE, NEVER, first_version)
-
-
-def max_version(scope: Int64s, version: Int64s, selected: Bools, count: int) -> Int64s:
-    last_version = np.full(count, NEVER)
-    np.maximum.at(last_version, scope[selected], version[selected])
-    return last_version
 
 
 def select_segments(segments: BatchSegments, recalculated_at: Int64s, unaffected: Bools) -> Bools:

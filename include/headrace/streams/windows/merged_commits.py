@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.columnar import UnsupportedError
-from headrace.compute.plan import WEND, WSTART
-from headrace.compute.window_plans import IntervalWindow, SessionWindow
+from headrace.compute.plan import WSTART
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.segments import base_key_columns
 from headrace.context import Context
@@ -64,10 +63,6 @@ GROWTH: Final = 4
 """How many times as many shares are tried if the windows of one are too many."""
 
 
-def can_be_merged(plan: StreamPlan) -> bool:
-    return isinstance(plan.query.window, IntervalWindow | SessionWindow)
-
-
 @dataclass(frozen=True)
 class WindowShare:
     """One of `count` shares of the windows of a stream: those for which the hash of some columns has the remainder `number`."""
@@ -79,8 +74,7 @@ class WindowShare:
     @classmethod
     def all_of(cls, plan: StreamPlan) -> WindowShare:
         """Return all windows of a stream. Sessions of one group are not divided, since rows may join them."""
-        start = [WSTART] if isinstance(plan.query.window, IntervalWindow) else []
-        return cls([*base_key_columns(plan.query), *start])
+        return cls([*base_key_columns(plan.query), *([WSTART] if plan.query.kind.is_fixed else [])])
 
     def of(self, windows: pa.Table) -> pa.Table:
         if self.count == 1 or windows.num_rows == 0:
@@ -266,12 +260,10 @@ class MergedCommits:
         Merged rows do not tell where sessions began before rows joined or parted them, so the target is asked.
         """
         selected = scopes.needs_recalculation & scopes.maybe_evicted
-        if not isinstance(self.plan.query.window, SessionWindow) or not selected.any():
+        if self.plan.query.kind.is_fixed or not selected.any():
             return rows
-        keys, group, first, last = (
-            key_columns(self.plan.query),
-            *(one[selected] for one in (scopes.group, scopes.first, scopes.last)),
-        )
+        keys = key_columns(self.plan.query)
+        group, first, last = (one[selected] for one in (scopes.group, scopes.first, scopes.last))
         numbers, members = np.unique(segments.group, return_index=True)
         groups = segments.rows.take(pa.array(members[np.isin(numbers, group)]))
         found = TargetTable(self.context, self.plan).windows_between(groups, int(first.min()), int(last.max()))
@@ -294,24 +286,11 @@ class MergedCommits:
         inserts, changed = (part.num_rows for part in parts)
         old = rows.num_rows - inserts - changed
         kinds = np.repeat(np.array([RowKind.INSERT, RowKind.DELETE, RowKind.IN_STATE], np.int8), [inserts, changed, old])
-        no_version, no_mask = np.full(rows.num_rows, NEVER), np.zeros(rows.num_rows, np.bool_)
-        return BatchSegments(
-            rows=rows,
-            group=row_ids([rows], key_columns(self.plan.query))[0],
-            start=to_numpy(rows[WSTART]).astype(np.int64),
-            end=to_numpy(rows[WEND]).astype(np.int64),
-            kind=kinds,
-            version=np.where(kinds == RowKind.IN_STATE, NEVER, THIS_WRITE),
-            expired=no_mask,
-            deferred=no_mask,
-            reached=no_version,
-            first=no_version,
-            last=no_version,
-        )
+        return BatchSegments.of(self.plan, rows, kinds, np.where(kinds == RowKind.IN_STATE, NEVER, THIS_WRITE))
 
     def _stored_segments(self, segments: BatchSegments, scopes: RecalculationScopes, ranges: Ranges, changes: Changes) -> pa.Table:
         needed = segments.rows.filter(pa.array(scopes.needs_recalculation[scopes.of_segment[: len(segments.start)]]))
-        columns = [*key_columns(self.plan.query), *([WSTART] if isinstance(self.plan.query.window, IntervalWindow) else [])]
+        columns = [*key_columns(self.plan.query), *([WSTART] if self.plan.query.kind.is_fixed else [])]
         windows: pa.Table | None = None
         for piece in self._stored_pieces(needed, ranges, changes):
             rows = self.evaluation.assign_windows(piece)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from headrace.compute.window_plans import IntervalWindow
 from headrace.compute.windows.segments import base_key_columns
 from headrace.context import Context
 from headrace.streams.batches import BatchResult, idle_result
@@ -37,7 +36,7 @@ from headrace.streams.windows.lateness import (
     count_batch,
     mergeable_segments,
 )
-from headrace.streams.windows.merged_commits import MergedCommits, can_be_merged
+from headrace.streams.windows.merged_commits import MergedCommits
 from headrace.streams.windows.notes import late_windows
 from headrace.streams.windows.recalculation import END, RecalculationScopes
 from headrace.streams.windows.results import result_of
@@ -62,7 +61,7 @@ class WindowProcessor:
         self.context = context
         self.plan = plan
         self.evaluation = window_evaluation(context, plan)
-        self.merged = MergedCommits(context, plan, self.evaluation) if can_be_merged(plan) else None
+        self.merged = None if plan.query.depends_on_order else MergedCommits(context, plan, self.evaluation)
         self.large_commits = LargeCommitProcessor(context, plan, self.evaluation, self.merged, self.process_rows)
         self.timer = timer_of(self)
 
@@ -131,7 +130,7 @@ class WindowProcessor:
 
         The event times after it must follow from the batch or from its windows alone.
         """
-        if batch.needs_recalculation or not isinstance(self.plan.query.window, IntervalWindow):
+        if batch.needs_recalculation or not self.plan.query.kind.is_fixed:
             return False
         if not self.plan.separates_late_rows:
             return True

@@ -1,9 +1,7 @@
 """Recalculation scopes: what has to be recalculated together if one of its rows is late, changed or deleted.
 
-- INTERVAL: the row's own window; adjacent windows are unaffected.
-- SESSION: sessions and rows that are linked, at any moment of the batch, by gaps no longer than the session's.
-- STATE, EVENT, COUNT: a partition, from the earliest window that such a row can change. Rows in order need no recalculation: they
-  continue the partition's last window.
+Windows that depend on the order of rows are recalculated by partition, from the earliest window that such a row can change. Rows in
+order need no recalculation: they continue the partition's last window. Of other windows, `WindowPlan.scopes` says what is linked.
 """
 
 from __future__ import annotations
@@ -15,21 +13,18 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.compute import Plan
-from headrace.compute.columnar.runs import Runs, combined, marks, renumbered
-from headrace.compute.columnar.segments import number_sessions
 from headrace.compute.plan import FIRST_ROW, ROW_COUNT
-from headrace.compute.plan import IS_END as WINDOW_END
-from headrace.compute.window_plans import CountWindow, EventWindow, IntervalWindow, SessionWindow, StateWindow
 from headrace.streams.windows.change_batch import (
     NEVER,
     RECALCULATION_KINDS,
     Bools,
     Int64s,
     RowKind,
+    max_by_group,
     running_maximum_before,
     to_numpy,
 )
-from headrace.streams.windows.lateness import BatchSegments, first_insert_version, last_change_version, max_version
+from headrace.streams.windows.lateness import BatchSegments, first_insert_version, last_change_version
 
 BEGINNING: Final = np.iinfo(np.int64).min // 4
 """The start of a scope that covers a partition from its first row."""
@@ -67,45 +62,20 @@ class RecalculationScopes:
 
 
 def find_scopes(plan: Plan, segments: BatchSegments, evicted_through: int | None) -> RecalculationScopes:
-    match plan.window:
-        case IntervalWindow():
-            return interval_scopes(segments, evicted_through)
-        case SessionWindow(gap=gap):
-            return session_scopes(segments, gap, evicted_through)
-        case _:
-            return partition_scopes(plan, segments, evicted_through)
-
-
-def interval_scopes(segments: BatchSegments, evicted_through: int | None) -> RecalculationScopes:
-    scope, _ = renumbered(combined([segments.group, segments.start], len(segments.start)))
-    maybe_evicted = np.zeros(int(scope.max()) + 1, np.bool_)
-    if evicted_through is not None:
-        maybe_evicted[scope[segments.start <= evicted_through]] = True
-        maybe_evicted[scope[segments.is_kind(RowKind.IN_STATE)]] = False
-    return build_scopes(segments, scope, maybe_evicted)
-
-
-def session_scopes(segments: BatchSegments, gap: int, evicted_through: int | None) -> RecalculationScopes:
-    """Return one scope for rows and sessions linked by gaps. An expired row is linked to nothing."""
-    linked = np.flatnonzero(~segments.expired)
-    linked = linked[np.lexsort((segments.start[linked], segments.group[linked]))]
-    groups = Runs.of(marks([segments.group[linked]], len(linked)))
-    scope = np.full(len(segments.start), -1)
-    scope[linked] = number_sessions(segments.start[linked], segments.end[linked], groups, gap).window - 1
-    is_expired = scope < 0
-    scope[is_expired] = int(scope.max(initial=-1)) + 1 + np.arange(int(is_expired.sum()))
-    maybe_evicted = np.zeros(int(scope.max()) + 1, np.bool_)
-    if evicted_through is not None:
-        maybe_evicted[scope[(segments.start - gap <= evicted_through) & ~segments.expired]] = True
-    return build_scopes(segments, scope.astype(np.int64), maybe_evicted)
-
-
-def build_scopes(segments: BatchSegments, scope: Int64s, maybe_evicted: Bools) -> RecalculationScopes:
     """Return scopes that are recalculated at the last write that deleted or changed a row.
 
     A scope that may have evicted windows is recalculated at the first write that touches it, if there is no such write.
     """
-    count = len(maybe_evicted)
+    window = plan.kind
+    scope = window.scopes(segments.group, segments.start, segments.end, segments.expired)
+    if scope is None:
+        return partition_scopes(plan, segments, evicted_through)
+    count = int(scope.max()) + 1
+    maybe_evicted = np.zeros(count, np.bool_)
+    if evicted_through is not None:
+        maybe_evicted[scope[(segments.start - window.reach <= evicted_through) & ~segments.expired]] = True
+        if window.is_fixed:
+            maybe_evicted[scope[segments.is_kind(RowKind.IN_STATE)]] = False
     last_change = last_change_version(segments, scope, count)
     recalculated_at = np.where((last_change == NEVER) & maybe_evicted, first_insert_version(segments, scope, count), last_change)
     group, first, last = np.zeros(count, np.int64), np.full(count, END), np.full(count, BEGINNING)
@@ -119,9 +89,8 @@ def partition_scopes(plan: Plan, segments: BatchSegments, evicted_through: int |
     """Return one scope for each partition, recalculated at the write of its last row that is out of order, changed or deleted."""
     scope, count = segments.group, int(segments.group.max()) + 1
     is_out_of_order = find_out_of_order(segments)
-    recalculated_at = np.maximum(
-        last_change_version(segments, scope, count), max_version(scope, segments.version, is_out_of_order, count)
-    )
+    last_out_of_order = max_by_group(scope[is_out_of_order], segments.version[is_out_of_order], count)
+    recalculated_at = np.maximum(last_change_version(segments, scope, count), last_out_of_order)
     triggers_recalculation = segments.is_kind(*RECALCULATION_KINDS) | (
         segments.is_kind(RowKind.INSERT) & (segments.version <= recalculated_at[scope])
     )
@@ -143,37 +112,16 @@ def find_out_of_order(segments: BatchSegments) -> Bools:
 
 
 def find_state_windows(segments: BatchSegments, group: int) -> Int64s:
-    indexes = np.flatnonzero(segments.is_kind(RowKind.IN_STATE) & (segments.group == group))
-    return indexes[np.argsort(segments.start[indexes], kind="stable")]
+    return np.flatnonzero(segments.is_kind(RowKind.IN_STATE) & (segments.group == group))
 
 
 def recalculate_from(plan: Plan, segments: BatchSegments, group: int, earliest: int, evicted_through: int | None) -> int:
-    """Return the instant from which to recalculate a partition whose rows before `earliest` are unchanged.
-
-    No window may be open just before that instant, since windows before it are unaffected.
-    """
+    """Return the instant from which to recalculate a partition whose rows before `earliest` are unchanged."""
     if evicted_through is not None and earliest <= evicted_through:
         return BEGINNING
-    in_state = find_state_windows(segments, group)
-    if isinstance(plan.window, StateWindow):
-        # The run before may join the run after, so it is recalculated as well.
-        earlier = segments.start[in_state][segments.start[in_state] < earliest]
-        return int(earlier[-1]) if len(earlier) else earliest if evicted_through is None else BEGINNING
-    changed = segments.start[in_state][may_contain(plan, segments, in_state, earliest)]
-    return min(int(changed[0]), earliest) if len(changed) else earliest
-
-
-def may_contain(plan: Plan, segments: BatchSegments, in_state: Int64s, instant: int) -> Bools:
-    """Return a mask of the windows in state that end at `instant` or later, or may take rows up to it."""
-    ends_later = segments.end[in_state] >= instant
-    rows = segments.rows.take(pa.array(in_state))
-    match plan.window:
-        case EventWindow():
-            is_open = ~to_numpy(rows[WINDOW_END]).astype(np.bool_)
-            return np.asarray((segments.start[in_state] <= instant) & (ends_later | is_open))
-        case CountWindow(count=size):
-            return np.asarray(ends_later | (to_numpy(rows[ROW_COUNT]).astype(np.int64) < size))
-    return np.asarray(ends_later)
+    in_state = segments.rows.take(pa.array(find_state_windows(segments, group)))
+    first = plan.kind.recalculate_from(in_state, earliest, has_evicted=evicted_through is not None)
+    return BEGINNING if first is None else first
 
 
 def rows_before_scopes(segments: BatchSegments, scopes: RecalculationScopes) -> Int64s:
@@ -184,5 +132,5 @@ def rows_before_scopes(segments: BatchSegments, scopes: RecalculationScopes) -> 
         in_state = find_state_windows(segments, int(group))
         after = in_state[segments.start[in_state] >= scopes.first[group]]
         # If no window follows, all rows of windows in state come before it.
-        offsets[group] = first_row[after[0]] if len(after) else (first_row + rows)[in_state].max(initial=0)
+        offsets[group] = first_row[after].min() if len(after) else (first_row + rows)[in_state].max(initial=0)
     return offsets

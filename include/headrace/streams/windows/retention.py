@@ -12,16 +12,15 @@ import pyarrow.compute as pc
 
 from headrace.compute import Plan
 from headrace.compute.plan import WEND, WSTART
-from headrace.compute.window_plans import IntervalWindow, SessionWindow
-from headrace.compute.windows import key_columns
+from headrace.compute.windows import key_columns, window_columns
 from headrace.compute.windows.segments import base_key_columns
 from headrace.storage.row_matching import match_rows, row_ids
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, MAX_EVENT_TIMES, StreamState
 from headrace.streams.state.tables import NO_IDS, ROW_ID, StateTable
-from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, Int64s, to_numpy
+from headrace.streams.windows.change_batch import NEVER, Bools, ChangeBatch, Int64s, max_by_group, to_numpy
 from headrace.streams.windows.emission import EmitState, follows_closing, notes_ends
-from headrace.streams.windows.window_sql import ADDED, EMITTED, window_columns
+from headrace.streams.windows.window_sql import ADDED, EMITTED
 
 MAX_CLOSED_WINDOWS: Final = 20_000
 """Closed windows to retain, so that late rows need no read of the source. At least two for each subtable are retained."""
@@ -73,11 +72,11 @@ def changed_windows(plan: StreamPlan, windows: StateTable, span: Span) -> pa.Tab
             return in_groups
         return in_groups.filter(pa.array(may_be_affected(plan.query, in_groups, span.first, span.last)))
     is_affected = partial(may_be_affected, plan.query, first=span.first, last=span.last)
-    if isinstance(plan.query.window, IntervalWindow | SessionWindow):
-        affected = windows.take(windows.where(is_affected))
-    else:
+    if plan.query.depends_on_order:
         all_windows = windows.to_table(numbered=True)
         affected = all_windows.filter(pa.array(is_affected(all_windows)))
+    else:
+        affected = windows.take(windows.where(is_affected))
     if span.series is not None and (key := subtable_key(plan)) is not None:
         return affected.filter(pc.is_in(affected[key], pc.unique(span.series)))
     return affected
@@ -100,15 +99,12 @@ def empty_state_windows(plan: StreamPlan, windows: pa.Table) -> pa.Table:
 
 def may_be_affected(plan: Plan, windows: pa.Table, first: int, last: int) -> Bools:
     start, end = to_numpy(windows[WSTART]).astype(np.int64), to_numpy(windows[WEND]).astype(np.int64)
-    match plan.window:
-        case IntervalWindow():
-            return np.asarray((start <= last) & (end >= first))
-        case SessionWindow(gap=gap):
-            return np.asarray((start - gap <= last) & (end + gap >= first))
-        case _:
-            (group,) = row_ids([windows], key_columns(plan))
-            previous_start = max_by_group(group, np.where(start < first, start, NEVER))
-            return np.asarray((end >= first) | (start == previous_start[group]) | is_last_in_partition(group, start, end))
+    window = plan.kind
+    if not window.depends_on_order:
+        return np.asarray((start - window.reach <= last) & (end + window.reach >= first))
+    (group,) = row_ids([windows], key_columns(plan))
+    previous_start = max_by_group(group, np.where(start < first, start, NEVER), len(start))
+    return np.asarray((end >= first) | (start == previous_start[group]) | is_last_in_partition(group, start, end))
 
 
 def touches_evicted(plan: StreamPlan, windows: pa.Table, in_state: pa.Table | None, evicted_through: int | None) -> bool:
@@ -120,15 +116,9 @@ def touches_evicted(plan: StreamPlan, windows: pa.Table, in_state: pa.Table | No
     return bool((match_rows(touched, (touched.slice(0, 0) if in_state is None else in_state).select(key), key) < 0).any())
 
 
-def max_by_group(group: Int64s, value: Int64s) -> Int64s:
-    maximum = np.full(int(group.max()) + 1, NEVER)
-    np.maximum.at(maximum, group, value)
-    return maximum
-
-
 def is_last_in_partition(group: Int64s, start: Int64s, end: Int64s) -> Bools:
     """Return a mask of the windows that their partition's next row may continue: the last ones."""
-    return np.asarray(end >= max_by_group(group, start)[group])
+    return np.asarray(end >= max_by_group(group, start, len(group))[group])
 
 
 def subtable_key(plan: StreamPlan) -> str | None:
@@ -156,13 +146,13 @@ def evict_windows(plan: StreamPlan, state: StreamState, max_closed_windows: int 
     if mark is None and not are_too_many:
         return state
     closed = windows.take(windows.where(partial(ends_before, watermark if are_too_many or mark is None else min(mark, watermark))))
-    if not isinstance(plan.query.window, IntervalWindow):
+    if not plan.query.kind.is_fixed:
         closed = without_last(plan, windows, closed)
     excess = closed.num_rows - max_closed * 3 // 4 if closed.num_rows > max_closed else 0
     evicted = closed.filter(pa.array(is_evicted(closed, mark, excess)))
     if evicted.num_rows == 0:
         return state
-    evicted_through = pc.max(evicted[WSTART if isinstance(plan.query.window, IntervalWindow) else WEND]).as_py()
+    evicted_through = pc.max(evicted[WSTART if plan.query.kind.is_fixed else WEND]).as_py()
     return replace(
         state,
         windows=windows.replace(ids_of(evicted), evicted.slice(0, 0)),

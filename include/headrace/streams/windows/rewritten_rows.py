@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from headrace.compute import Plan
 from headrace.compute.columnar.runs import combined, renumbered
-from headrace.compute.plan import FIRST_ROW, IS_START, ROW_COUNT, WEND, WSTART
-from headrace.compute.window_plans import CountWindow, EventWindow
-from headrace.compute.windows import ATTRIBUTES, key_columns
+from headrace.compute.plan import IS_START, ROW_COUNT, WEND, WSTART
+from headrace.compute.windows import key_columns
 from headrace.compute.windows.numbering import WINDOW_NUMBER
 from headrace.model.windows import copies
 from headrace.storage.row_matching import row_ids
@@ -29,32 +28,30 @@ from headrace.streams.windows.window_sql import segment_columns
 def mark_rewritten(plan: Plan, segments: BatchSegments) -> BatchSegments:
     if not (segments.kind == RowKind.REPLACED).any():
         return segments
-    is_rewritten = keeps_borders(plan, segments) & (is_in_window(segments) | starts_no_window(plan, segments))
+    is_rewritten = keeps_borders(plan, segments) & (is_in_window(segments) | starts_no_window(segments))
     kind = np.where(is_rewritten, np.int8(RowKind.REWRITTEN), segments.kind)
     return replace(segments, kind=np.where(moves_borders(plan, segments), np.int8(RowKind.DELETE), kind))
 
 
 def moves_borders(plan: Plan, segments: BatchSegments) -> Bools:
     """Return a mask of the replaced rows whose new version has other effects on borders, or does not pass WHERE."""
-    attributes = border_attributes(plan)
-    if not attributes:
+    if not plan.kind.row_columns:
         return np.zeros(len(segments.start), np.bool_)
     key = plan.grouped_series
-    rows = segments.rows.append_column("_version", pa.array(segments.version))
-    (row_id,) = row_ids([rows], [*([] if key is None else [key.column]), WSTART, "_version", *attributes])
+    row_id = row_numbers(plan, segments, [] if key is None else [key.column])
     stays = np.isin(row_id, row_id[segments.is_kind(RowKind.INSERT)])
     return np.asarray(segments.is_kind(RowKind.REPLACED) & ~stays)
 
 
-def border_attributes(plan: Plan) -> list[str]:
-    return [name for name in ATTRIBUTES.get(type(plan.window), ()) if name not in (FIRST_ROW, ROW_COUNT)]
+def row_numbers(plan: Plan, segments: BatchSegments, keys: list[str]) -> Int64s:
+    """Return numbers that are equal for rows of the same write with equal keys, instants and effect on borders."""
+    rows = segments.rows.append_column("_version", pa.array(segments.version))
+    return row_ids([rows], [*keys, WSTART, "_version", *plan.kind.row_columns])[0]
 
 
 def keeps_borders(plan: Plan, segments: BatchSegments) -> Bools:
     """Return a mask of the new rows that replace a row of the same write with equal effect on borders."""
-    rows = segments.rows.append_column("_version", pa.array(segments.version))
-    (row_id,) = row_ids([rows], [*key_columns(plan), WSTART, "_version", *border_attributes(plan)])
-    replaced = segments.kind == RowKind.REPLACED
+    row_id, replaced = row_numbers(plan, segments, key_columns(plan)), segments.kind == RowKind.REPLACED
     return np.asarray(segments.is_kind(RowKind.INSERT) & np.isin(row_id, row_id[replaced]))
 
 
@@ -72,9 +69,9 @@ def is_in_window(segments: BatchSegments) -> Bools:
     return np.asarray((last > first) | (earliest[instant] < segments.version))
 
 
-def starts_no_window(plan: Plan, segments: BatchSegments) -> Bools:
+def starts_no_window(segments: BatchSegments) -> Bools:
     """Return a mask of the rows that start no event window: outside of windows they count nowhere."""
-    if not isinstance(plan.window, EventWindow):
+    if IS_START not in segments.rows.column_names:
         return np.zeros(len(segments.start), np.bool_)
     return np.asarray(~to_numpy(segments.rows[IS_START].fill_null(False)).astype(np.bool_))
 
@@ -113,22 +110,14 @@ def segments_to_add(
     first, last = find_windows(window_group[order], start[order], end[order], row_group, segments.start[rows])
     row, within = copies(np.maximum(last - first, 0))
     window = order[first[row] + within]
-    number = window_numbers(plan, windows)
     touched = included.copy()
     touched[window] = True
     columns = list(segment_columns(plan))
     once_more = added.take(pa.array(row)).select(columns)
-    if isinstance(plan.window, CountWindow):
+    if ROW_COUNT in columns:
         once_more = once_more.set_column(columns.index(ROW_COUNT), ROW_COUNT, pa.array(np.zeros(len(window), np.int64)))
     parts = [
-        windows.select(columns).filter(pa.array(touched)).append_column(WINDOW_NUMBER, pa.array(number[touched])),
-        once_more.append_column(WINDOW_NUMBER, pa.array(number[window])),
+        windows.select(columns).filter(pa.array(touched)).append_column(WINDOW_NUMBER, pa.array(np.flatnonzero(touched))),
+        once_more.append_column(WINDOW_NUMBER, pa.array(window)),
     ]
     return pa.concat_tables(parts, promote_options="permissive"), touched
-
-
-def window_numbers(plan: Plan, windows: pa.Table) -> Int64s:
-    """Return numbers that identify the windows of a partition. For COUNT they are the windows' own."""
-    if isinstance(plan.window, CountWindow):
-        return to_numpy(windows[FIRST_ROW]).astype(np.int64) // plan.window.sliding
-    return np.arange(windows.num_rows)

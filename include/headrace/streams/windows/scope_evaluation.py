@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.plan import FIRST_ROW, WSTART
-from headrace.compute.window_plans import CountWindow, SessionWindow
 from headrace.compute.windows import key_columns
 from headrace.storage.row_matching import match_rows, row_ids
 from headrace.streams.definition.define import StreamPlan
@@ -50,11 +49,10 @@ def complete_scopes(
 
 def ranges_to_read(plan: StreamPlan, scopes: RecalculationScopes) -> Ranges:
     """Return the ranges of ticks to read for the scopes that are recalculated."""
-    margin = np.zeros(len(scopes.recalculated_at), np.int64)
-    window = plan.query.window
-    if isinstance(window, SessionWindow):
+    margin, reach = np.zeros(len(scopes.recalculated_at), np.int64), plan.query.kind.reach
+    if reach:
         # Evicted sessions may extend beyond the rows in memory, so widen the range by its own length, and at least by a gap.
-        margin = np.where(scopes.maybe_evicted, np.maximum(window.gap, scopes.last - scopes.first) + 1, 0)
+        margin = np.where(scopes.maybe_evicted, np.maximum(reach, scopes.last - scopes.first) + 1, 0)
     needs_recalculation = scopes.needs_recalculation
     return coalesce_ranges((scopes.first - margin)[needs_recalculation], (scopes.last + margin)[needs_recalculation])
 
@@ -91,7 +89,7 @@ def evaluate_scopes(
 def renumber_count_windows(plan: StreamPlan, windows: pa.Table, segments: BatchSegments, scopes: RecalculationScopes) -> pa.Table:
     """Number COUNT windows of a partition that was recalculated from the middle on as if from its beginning."""
     keys = key_columns(plan.query)
-    if not isinstance(plan.query.window, CountWindow) or not scopes.needs_recalculation.any() or windows.num_rows == 0:
+    if FIRST_ROW not in windows.column_names or not scopes.needs_recalculation.any() or windows.num_rows == 0:
         return windows
     offsets = rows_before_scopes(segments, scopes)
     representative = segments.rows.take(pa.array(np.unique(segments.group, return_index=True)[1]))
