@@ -14,8 +14,9 @@ from headrace.model.access import Privilege
 from headrace.service.rights import Action, ObjectKind, Right
 from headrace.service.stage import required_rights
 from headrace.service.statement_rights import statement_rights
+from headrace.settings import load
 from headrace.sql import parse
-from tests.support.statement_cases import PEOPLE, STATEMENTS, TREE_STATEMENTS, prepare_tables, prepare_tree
+from tests.support.statement_cases import LAKE, PEOPLE, STATEMENTS, TREE_STATEMENTS, prepare_tables, prepare_tree
 
 USER, PASSWORD = "eve0", "secret12"
 TABLES: Final = (
@@ -97,7 +98,8 @@ def is_allowed(user: headrace.Connection, sql: str) -> bool:
 def connections(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, headrace.Connection]]:
     """Provide connections of root and of the user, by dialect, to a home with all that the statements name."""
     home = tmp_path_factory.mktemp("home")
-    with headrace.connect(home) as root, headrace.connect(home, dialect="iotdb") as trees:
+    settings = load(home=home, external_locations=LAKE.name)
+    with headrace.connect(settings=settings) as root, headrace.connect(home, dialect="iotdb") as trees:
         for sql in TABLES:
             root.execute(sql)
         prepare_tables(root)

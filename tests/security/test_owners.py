@@ -83,6 +83,7 @@ def test_a_migration_trusts_owners_that_are_and_were_no_users(tmp_path: Path, ow
         access.drop(Grantee(GranteeKind.USER, "gone"))
         with access._store.write() as write:
             write.execute(text("DROP TABLE trusted_owners"))
+            write.execute(text("ALTER TABLE tables DROP COLUMN external"))
             write.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0003'"))
             write.execute(text("UPDATE jobs SET owner = :owner"), {"owner": owner})
     with Catalog.open(settings.catalog) as catalog, catalog.access._store.read() as read:
