@@ -14,6 +14,7 @@ from headrace.errors import HistoryGoneError
 from headrace.model.external_tables import External, ExternalFormat
 from headrace.model.tables import Table
 from headrace.storage.delta.external_rows import ExternalRows
+from headrace.storage.delta.external_source import refuse_mapping
 from headrace.storage.delta.handles import Handle
 from headrace.storage.delta.iceberg_tables import IcebergTable
 from headrace.storage.delta.log_entries import is_local
@@ -47,6 +48,7 @@ class ExternalHandle(Handle):
 
     def as_rows(self, snapshot: Snapshot) -> Snapshot:
         """Return a version with the files and columns of the table's rows."""
+        refuse_mapping(snapshot.properties, self.name)
         if self._converted is None or self._converted[0] is not snapshot.files:
             self.external = ExternalRows(self._table, self._definition, snapshot.schema)
             converted = replace(snapshot, schema=self.external.schema, files=self.external.files(snapshot.files))

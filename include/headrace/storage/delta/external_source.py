@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +13,7 @@ from headrace.errors import NotFoundError, NotSupportedError
 from headrace.model.external_tables import ExternalFormat
 from headrace.storage.delta import iceberg_tables, parquet_folders
 from headrace.storage.delta.external_rows import file_schema
-from headrace.storage.delta.handles import open_table, stored_schema, translate_errors
+from headrace.storage.delta.handles import check_readable, open_table, stored_schema, translate_errors
 from headrace.storage.object_store import delta_options
 
 COLUMN_MAPPING: Final = "delta.columnMapping.mode"
@@ -61,19 +61,20 @@ def read_source(location: str, format: ExternalFormat, catalog: Sequence[str] = 
         return ExternalSource(str(delta.metadata().id), stored_schema(delta))
 
 
-def refuse_unreadable(delta: DeltaTable, name: str) -> None:
-    """Raise `NotSupportedError` if the rows of a table are not those of its data files, or its columns have other names there."""
-    metadata, features = delta.metadata(), delta.protocol().reader_features or ()
-    if metadata.configuration.get(COLUMN_MAPPING, "none") != "none":
+def refuse_mapping(properties: Mapping[str, str], name: str) -> None:
+    """Raise `NotSupportedError` if the columns of a table have other names in its data files."""
+    if properties.get(COLUMN_MAPPING, "none") != "none":
         raise NotSupportedError(
             f"{name} uses column mapping of Delta Lake, which is not supported",
-            hint="write it again without delta.columnMapping.mode",
+            hint="remove it in Spark: ALTER TABLE … DROP FEATURE columnMapping",
         )
-    if "deletionVectors" in features and metadata.configuration.get("delta.enableDeletionVectors") == "true":
-        raise NotSupportedError(
-            f"{name} uses deletion vectors of Delta Lake, which are not supported",
-            hint="set delta.enableDeletionVectors to false, and run REORG TABLE … APPLY (PURGE)",
-        )
+
+
+def refuse_unreadable(delta: DeltaTable, name: str) -> None:
+    """Raise `NotSupportedError` if the rows of a table are not those of its data files, or its columns have other names there."""
+    metadata = delta.metadata()
+    refuse_mapping(metadata.configuration, name)
+    check_readable(delta, name)
     schema = stored_schema(delta)
     for column in metadata.partition_columns:
         type_ = schema.field(column).type

@@ -346,7 +346,7 @@ def check_readable(delta: DeltaTable, name: str) -> None:
     if unsupported:
         raise NotSupportedError(
             f"{name} uses {', '.join(sorted(unsupported))} of Delta Lake, which is not supported",
-            hint="disable the feature for this table, and purge it",
+            hint="remove it in Spark: ALTER TABLE … DROP FEATURE " + sorted(unsupported)[0],
         )
 
 
