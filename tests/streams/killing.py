@@ -13,6 +13,7 @@ from headrace.model.failpoints import FailpointError, calling
 from headrace.streams.definition.define import StreamPlan
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, Row, StreamEnvironment
 from tests.streams.websocket_server import WebSocketServer
+from tests.support.waiting import wait_until
 
 OPTIONS: Final = "ignore expired 0 ignore update 0"
 AGGREGATES: Final = "_wstart ws, count(*) n, sum(a) total, max(b) top"
@@ -110,8 +111,11 @@ class StreamRun:
     def events(self) -> list[list[Event]]:
         """Return the events that the server has received of this stream: of each group in order, without ids and times of sending.
 
-        The order of groups, also within a message, is not defined.
+        The order of groups, also within a message, is not defined. A send that fails, as one to a slow server does, is repeated.
         """
+        if self.plan.notification is not None:
+            outbox = self.env.context.tables.outbox(self.plan.id)
+            wait_until(lambda: not outbox.pending(), f"all events of {self.plan.name} are delivered")
         groups = defaultdict[str, list[Event]](list)
         for message in self.server.messages():
             for stream in message["streams"]:
