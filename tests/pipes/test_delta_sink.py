@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,11 @@ def test_files_do_not_grow_with_commits(tmp_path: Path, by_day: bool, monkeypatc
     monkeypatch.setattr(delta, "COMPACTED_COMMITS", 8)
     sink = DeltaSink(DeltaOptions(str(tmp_path), by_day), unlimited())
     sink.handshake()
+    own = tmp_path / "notes.parquet"  # somebody has put it there
+    own.touch()
+    os.utime(own, (1, 1))
     for number in range(40):
         sink.transfer(Delivery("pipe", number, [one_row(number)]))
         assert len(DeltaTable(str(tmp_path)).file_uris()) <= 8
     assert stored_points(tmp_path) == {("root.p.d1", number, "a"): number for number in range(40)}
+    assert own.exists()

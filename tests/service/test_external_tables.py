@@ -241,6 +241,25 @@ def test_times_become_instants_of_the_precision(connection: headrace.Connection,
         assert fetch(spark, query) == [(ticks, 7)]
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("precision", ["ms", "us", "ns"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_rows_of_times_beyond_the_calendar_are_left_out(
+    connection: headrace.Connection, tmp_path: Path, unit: str, precision: str
+) -> None:
+    location = str(tmp_path / "lake")
+    times = pa.array([1714521600, 2**63 - 1, -(2**63), None, 2**62, 5], pa.int64())
+    write_deltalake(location, pa.table({"t": times, "v": pa.array(range(6), pa.int64())}))
+    connection.execute(f"create database p precision '{precision}'")
+    connection.execute(f"create external table p.x (ts from t, v) using delta at '{location}' unit '{unit}'")
+    query = "select v from p.x order by v"
+    near = fetch(connection, query)
+    assert {(0,), (5,)} <= set(near)
+    assert near == [(0,), (5,)] or unit == "ns"
+    with on_spark(connection) as spark:
+        assert fetch(spark, query) == near
+
+
 def test_columns_of_all_types_keep_their_values(connection: headrace.Connection, tmp_path: Path) -> None:
     location = str(tmp_path / "lake")
     nested = pa.array([{"x": {"y": 1.25}, "z": "deep"}], pa.struct([("x", pa.struct([("y", pa.float64())])), ("z", pa.string())]))

@@ -194,3 +194,20 @@ def test_what_a_folder_cannot_give_is_refused(
     land(tmp_path / "lake" / "first.parquet", rows(0, 3))
     with pytest.raises(error, match=message):
         connection.execute(f"create external table landed (ts from at, `value`) {options.format(tmp_path / 'lake')}")
+
+
+def test_large_unsigned_numbers_and_times_beyond_the_calendar_are_no_ranges(
+    connection: headrace.Connection, tmp_path: Path
+) -> None:
+    far = pa.array([0, 2**63 - 1], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    numbers = pa.array([1, 2**32 - 1], pa.uint32())
+    land(tmp_path / "lake" / "far.parquet", pa.table({"at": far, "n": numbers, "seconds": numbers}))
+    connection.execute(f"create external table x (ts from at, n) using parquet at '{tmp_path / 'lake'}'")
+    connection.execute(f"create external table y (ts from seconds, n) using parquet at '{tmp_path / 'lake'}' unit 's'")
+    query = "select count(*) from {} where n > 4000000000"
+    assert fetch(connection, query.format("y")) == [(1,)]
+    assert fetch(connection, "select n from x") == [(1,)]
+    assert fetch(connection, "select count(*) from y where ts > '2100-01-01'") == [(1,)]
+    with on_spark(connection) as spark:
+        assert fetch(spark, query.format("y")) == [(1,)]
+        assert fetch(spark, "select n from x") == [(1,)]

@@ -14,6 +14,18 @@ SERIES_SEPARATOR: Final = "_"
 """What is between the values that name a series."""
 
 
+CALENDAR_S: Final = (-62_135_424_000, 253_402_128_000)
+"""The seconds of the years 1 to 9999, which Spark and Delta Lake hold, less two days for zones."""
+NANOSECONDS_S: Final = (-9_223_199_236, 9_223_199_236)
+"""The same of nanoseconds in 64 bits."""
+
+
+def time_limits(unit_ns: int, precision: Precision) -> tuple[int, int]:
+    """Return the least and greatest time of a unit that tables of a precision hold, in 64 bits."""
+    first, last = NANOSECONDS_S if precision is Precision.NANOSECOND else CALENDAR_S
+    return max(first * 1_000_000_000 // unit_ns, -(2**63)), min(last * 1_000_000_000 // unit_ns, 2**63 - 1)
+
+
 class OnChange(StrEnum):
     """What a commit that removes or replaces rows means to the streams and pipes that read the table."""
 

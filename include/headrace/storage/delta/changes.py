@@ -95,8 +95,9 @@ def _read_times(handle: Handle, path: str, name: str, schema: pa.Schema) -> Boun
         if statistics is None or not statistics.has_min_max:
             return None
         ends += [statistics.min, statistics.max]
-    times = pa.array(ends, schema.field(name).type) if external is None else external.times_of(ends)
-    values = as_stored_integers(times).to_pylist()
+    if external is not None:
+        return external.time_range(ends)
+    values = as_stored_integers(pa.array(ends, schema.field(name).type)).to_pylist()
     return Bounds(min(values), max(values)) if values else None
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.model.external_tables import SERIES_SEPARATOR, TIME_UNITS
+from headrace.model.external_tables import SERIES_SEPARATOR, TIME_UNITS, time_limits
 from headrace.model.time import Precision
 from headrace.storage.delta.external_rows import MICROSECOND_NS, ExternalRows, stored_type
 from headrace.storage.delta.spark_writes import load_version, quote_identifier
@@ -59,22 +59,32 @@ def text_sql(text: str) -> str:
 
 def micros_sql(nanoseconds: str) -> str:
     """Return nanoseconds since 1970 as a timestamp, rounded down."""
-    return f"timestamp_micros(({nanoseconds} - pmod({nanoseconds}, {MICROSECOND_NS}L)) DIV {MICROSECOND_NS}L)"
+    below = f"CASE WHEN {nanoseconds} % {MICROSECOND_NS}L < 0 THEN 1L ELSE 0L END"  # division truncates, also below zero
+    return f"timestamp_micros({nanoseconds} DIV {MICROSECOND_NS}L - {below})"
 
 
 def time_sql(rows: ExternalRows, value: str, stored: pa.DataType) -> str:
     """Return a stored time as our own tables have it, cut to the precision; see `ExternalRows.times`."""
-    is_long = rows.external.precision is Precision.NANOSECOND
+    precision = rows.external.precision
+    is_long = precision is Precision.NANOSECOND
     if pa.types.is_integer(stored):
-        unit_ns, number = TIME_UNITS[rows.external.unit or "s"], f"CAST({value} AS BIGINT)"
+        unit_ns = TIME_UNITS[rows.external.unit or "s"]
+        number = within_sql(f"CAST({value} AS BIGINT)", "{}", time_limits(unit_ns, precision))
         if is_long:
             return f"({number} * {unit_ns}L)"
         is_whole = unit_ns >= MICROSECOND_NS
         time = f"timestamp_micros({number} * {unit_ns // MICROSECOND_NS}L)" if is_whole else micros_sql(number)
-    elif pa.types.is_timestamp(stored) and stored.tz is not None:
-        time = value
     else:
-        time = f"to_utc_timestamp(CAST({value} AS TIMESTAMP), {text_sql(rows.external.timezone)})"
+        is_zoned = pa.types.is_timestamp(stored) and stored.tz is not None
+        instant = value if is_zoned else f"CAST({value} AS TIMESTAMP)"
+        time = within_sql(instant, "unix_micros({})", time_limits(MICROSECOND_NS, precision))
+        time = time if is_zoned else f"to_utc_timestamp({time}, {text_sql(rows.external.timezone)})"
     if is_long:
         return f"(unix_micros({time}) * {MICROSECOND_NS}L)"
-    return f"timestamp_millis(unix_millis({time}))" if rows.external.precision is Precision.MILLISECOND else time
+    return f"timestamp_millis(unix_millis({time}))" if precision is Precision.MILLISECOND else time
+
+
+def within_sql(value: str, number: str, limits: tuple[int, int]) -> str:
+    """Return a value, or NULL if what `number` makes of it is beyond some limits (inclusive)."""
+    low, high = (f"CAST('{limit}' AS BIGINT)" for limit in limits)  # there is no literal of the least one
+    return f"CASE WHEN {number.format(value)} BETWEEN {low} AND {high} THEN {value} END"

@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from headrace.errors import EgressDeniedError, HistoryGoneError
-from headrace.model.external_tables import SERIES_SEPARATOR, TIME_UNITS, External
+from headrace.model.external_tables import SERIES_SEPARATOR, TIME_UNITS, External, time_limits
 from headrace.model.tables import Table
 from headrace.model.time import Precision
 from headrace.storage.delta.log_entries import is_local
@@ -144,26 +144,30 @@ class ExternalRows:
     def times(self, values: Any, type_: pa.DataType) -> Any:
         """Convert stored times, an expression or an array, to those of our own tables, cut to the precision.
 
-        They keep their order.
+        They keep their order. Those that our tables cannot hold are NULL: a row of another writer may have any.
         """
-        is_long = self.external.precision is Precision.NANOSECOND
+        precision = self.external.precision
+        is_long = precision is Precision.NANOSECOND
         if pa.types.is_integer(type_):
-            unit_ns, values = TIME_UNITS[self.external.unit or "s"], values.cast(pa.int64())
+            unit_ns = TIME_UNITS[self.external.unit or "s"]
+            values = within(values.cast(pa.int64()), time_limits(unit_ns, precision), pa.int64())
             if is_long:
                 return scaled(values, unit_ns, 1)
             times = scaled(values, unit_ns, MICROSECOND_NS).cast(NAIVE).cast(MICROSECONDS)
-        elif pa.types.is_timestamp(type_) and type_.tz is not None:
-            times = values.cast(MICROSECONDS, safe=False)
         else:
-            times = local_times(values.cast(NAIVE, safe=False), self.external.timezone)
+            limits, is_zoned = time_limits(MICROSECOND_NS, precision), pa.types.is_timestamp(type_) and type_.tz is not None
+            own = MICROSECONDS if is_zoned else NAIVE
+            times = within(values.cast(own, safe=False), limits, own)
+            times = times if is_zoned else local_times(times, self.external.timezone)
         if is_long:
             return pc.multiply(times.cast(pa.int64()), MICROSECOND_NS)
-        return pc.floor_temporal(times, unit="millisecond") if self.external.precision is Precision.MILLISECOND else times
+        return pc.floor_temporal(times, unit="millisecond") if precision is Precision.MILLISECOND else times
 
-    def times_of(self, values: Sequence[object]) -> pa.Array:
-        """Convert values of the stored time, as footers have them, to times of rows."""
+    def time_range(self, ends: Sequence[object]) -> Bounds | None:
+        """Return the range of times of rows by values of the stored time, as footers have them; None if it has no ends."""
         stored = stored_type(self.stored, self.sources[self.table.timestamp.name], self.external.location)
-        return self.times(pa.array(values).cast(stored), stored)
+        times = as_stored_integers(self.times(pa.array(ends).cast(stored), stored))
+        return None if times.null_count or not len(times) else Bounds(pc.min(times).as_py(), pc.max(times).as_py())
 
     def _pushed(self, bounds: Bounds | None) -> pc.Expression | None:
         """Return a condition on the stored time that all rows within bounds meet, which the statistics of row groups decide."""
@@ -249,9 +253,7 @@ class ExternalRows:
             if names is None and series in positions:
                 names = text_range(group.column(positions[series]).statistics)
             times = group.column(positions[time]).statistics if time in positions else None
-            bounds = None
-            if times is not None and times.has_min_max:
-                bounds = Bounds(*as_stored_integers(self.times_of([times.min, times.max])).to_pylist())
+            bounds = None if times is None or not times.has_min_max else self.time_range([times.min, times.max])
             yield number, group.num_rows, names or (None, None), bounds
 
     def read_row_groups(self, uri: str, reference: str, groups: Sequence[int], columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -327,6 +329,14 @@ def stored_type(stored: pa.Schema, path: Sequence[str], location: str) -> pa.Dat
             )
         type_ = type_.field(index).type
     return type_
+
+
+def within(values: Any, limits: tuple[int, int], type_: pa.DataType) -> Any:
+    """Return values of a type, an expression or an array, with NULL for those beyond some limits (inclusive)."""
+    low, high = (pa.scalar(limit, pa.int64()).cast(type_) for limit in limits)
+    missing = pa.scalar(None, type_)
+    # A conjunction has other names for expressions than for arrays.
+    return pc.if_else(pc.greater_equal(values, low), pc.if_else(pc.less_equal(values, high), values, missing), missing)
 
 
 def local_times(values: Any, zone: str) -> Any:

@@ -17,6 +17,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from headrace.model.external_tables import time_limits
+from headrace.model.time import Precision
 from headrace.storage.delta.creation import CHECKPOINT_INTERVAL_VERSIONS
 from headrace.storage.delta.log import write_entry
 from headrace.storage.delta.log_entries import newest_version, read_entry
@@ -120,9 +122,17 @@ def mark_of(entry: bytes) -> str:
 
 
 def ranges(ends: Mapping[str, tuple[int, int]], schema: pa.Schema) -> dict[str, dict[str, Any]]:
-    """Return the least and greatest values of columns as the statistics of a log: of times in microseconds since 1970."""
+    """Return the least and greatest values of columns as the statistics of a log: of times in microseconds since 1970.
+
+    Those of times beyond the calendar are left out.
+    """
+    first, last = time_limits(1_000, Precision.MICROSECOND)
+    types = {name: schema.field(name).type for name in ends}
+    sayable = {
+        name: pair for name, pair in ends.items() if not pa.types.is_timestamp(types[name]) or first <= pair[0] <= pair[1] <= last
+    }
     return {
-        kind: {name: statistic(pair[number], schema.field(name).type) for name, pair in ends.items()}
+        kind: {name: statistic(pair[number], types[name]) for name, pair in sayable.items()}
         for number, kind in enumerate(("minValues", "maxValues"))
     }
 

@@ -72,22 +72,23 @@ class ParquetFolder:
 
 def column_ranges(metadata: pq.FileMetaData) -> dict[str, dict[str, Any]]:
     """Return the ranges of columns of times and whole numbers by a footer."""
-    schema = pa.schema([delta_field(one) for one in metadata.schema.to_arrow_schema()])
+    stored = metadata.schema.to_arrow_schema()
+    schema = pa.schema([delta_field(one) for one in stored])
     ends: dict[str, tuple[int, int]] = {}
     for number in range(metadata.num_columns):
-        name, type_ = metadata.schema.column(number).path, metadata.schema.column(number).logical_type
-        if name not in schema.names or metadata.num_row_groups == 0:
+        column = metadata.schema.column(number)
+        if column.path not in stored.names or not has_range(stored.field(column.path).type):
             continue
         groups = [metadata.row_group(group).column(number).statistics for group in range(metadata.num_row_groups)]
-        field = schema.field(name).type
-        if not (pa.types.is_timestamp(field) or pa.types.is_integer(field)) or any(
-            one is None or not one.has_min_max for one in groups
-        ):
-            continue
-        low, high = min(one.min_raw for one in groups), max(one.max_raw for one in groups)
-        scale = 1_000 if '"timeUnit": "milliseconds"' in type_.to_json() else 1
-        ends[name] = (low * scale, high * scale)
+        if groups and all(one is not None and one.has_min_max for one in groups):
+            scale = 1_000 if '"timeUnit": "milliseconds"' in column.logical_type.to_json() else 1
+            ends[column.path] = (scale * min(one.min_raw for one in groups), scale * max(one.max_raw for one in groups))
     return ranges(ends, schema)
+
+
+def has_range(type_: pa.DataType) -> bool:
+    """Return whether statistics of a type are whole numbers. Those of large unsigned ones seem to be negative."""
+    return bool(pa.types.is_timestamp(type_) or pa.types.is_signed_integer(type_))
 
 
 def list_files(location: str) -> dict[str, pafs.FileInfo]:
