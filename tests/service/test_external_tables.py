@@ -223,6 +223,7 @@ NANOSECONDS: Final = {"nanoseconds": 1714521600123456789, "before-1970": -1}
 """What a database of nanoseconds has of times with fractions of a microsecond."""
 
 
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("precision", ["ms", "us", "ns"])
 @pytest.mark.parametrize("kind", TIMES)
 def test_times_become_instants_of_the_precision(connection: headrace.Connection, tmp_path: Path, kind: str, precision: str) -> None:
@@ -242,6 +243,7 @@ def test_times_become_instants_of_the_precision(connection: headrace.Connection,
 
 
 @pytest.mark.spark
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("precision", ["ms", "us", "ns"])
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_rows_of_times_beyond_the_calendar_are_left_out(
