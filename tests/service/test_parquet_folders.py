@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace
+from headrace import durable
 from headrace.errors import NotFoundError, NotSupportedError, StorageError
 from headrace.model.jobs import JobState
 from tests.service.conftest import on_spark
@@ -167,6 +168,24 @@ def test_many_versions_are_checkpointed_and_forgotten(connection: headrace.Conne
     assert len(list(log.glob("*.json"))) < 20
     with headrace.connect(connection.session.context.settings.home_path, database="d") as other:
         assert fetch(other, "select count(*) from landed") == [(108,)]
+
+
+def test_what_landed_is_synced_before_anything_follows_from_it(
+    connection: headrace.Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(connection, folder)
+    log = Path(connection.session.context.tables.uri) / "d" / "landed" / "rows" / "_delta_log"
+    land(folder / "it is new.parquet", rows(10, 1))
+    entries, synced = len(list(log.glob("*.json"))), dict[str, int]()
+    sync = durable.sync
+
+    def noted(*paths: str | os.PathLike[str]) -> None:
+        sync(*paths)
+        synced.update({os.fspath(path): len(list(log.glob("*.json"))) for path in paths})
+
+    monkeypatch.setattr(durable, "sync", noted)
+    assert fetch(connection, "select count(*) from landed") == [(4,)]
+    assert synced[str(folder / "it is new.parquet")] == entries
 
 
 def test_dropping_leaves_the_files(connection: headrace.Connection, folder: Path) -> None:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from headrace.errors import ConfigurationError, HistoryGoneError, NotFoundError, NotSupportedError, StorageError
-from headrace.storage.delta.mirrors import SourceChange, SourceFile, ranges
-from headrace.storage.delta.parquet_folders import FILE, delta_field, uri_of
+from headrace.storage.delta.mirrors import FILE, SourceChange, SourceFile, ranges
+from headrace.storage.delta.parquet_folders import delta_field, uri_of
 from headrace.storage.object_store import S3, S3A, file_system, is_object_store, object_store
 
 if TYPE_CHECKING:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from headrace import durable
 from headrace.model.external_tables import time_limits
 from headrace.model.time import Precision
 from headrace.storage.delta.creation import CHECKPOINT_INTERVAL_VERSIONS
@@ -25,6 +27,7 @@ from headrace.storage.delta.log_entries import newest_version, read_entry
 from headrace.storage.delta.maintenance import write_checkpoint
 from headrace.storage.delta.staged_files import now_ms
 
+FILE: Final = "file://"
 EPOCH: Final = datetime(1970, 1, 1)
 MARK: Final = "headrace.source"
 """Field of `commitInfo` in a log entry: up to what the source has been read."""
@@ -93,6 +96,8 @@ class Mirror:
         self._catch_up()
         first = self._version
         for change in self._source.changes(lambda: self._files, self._mark):
+            # What follows from the files survives a power failure, so they have to. Their writer may not have synced them.
+            durable.sync(*(unquote(file.uri.removeprefix(FILE)) for file in change.added if file.uri.startswith(FILE)))
             try:
                 write_entry(self._uri, self._version + 1, list(actions(change)))
             except CommitFailedError:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from headrace.errors import NotFoundError, StorageError
 from headrace.storage.delta.external_rows import NANOSECONDS
 from headrace.storage.delta.log_entries import is_local
-from headrace.storage.delta.mirrors import SourceChange, SourceFile, ranges
+from headrace.storage.delta.mirrors import FILE, SourceChange, SourceFile, ranges
 from headrace.storage.object_store import S3, file_system
 
 SUFFIXES: Final = (".parquet", ".parq")
@@ -29,7 +29,6 @@ MAX_FILES: Final = 5_000
 FOOTER_THREADS: Final = 8
 MAX_WRITING_S: Final = 60.0
 """A file that cannot be read is taken for one that is being written, for so long after its last change."""
-FILE: Final = "file://"
 UNSIGNED: Final = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
 
 
