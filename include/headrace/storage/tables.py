@@ -18,6 +18,7 @@ from headrace.storage.delta.commits import committed_position
 from headrace.storage.delta.dataframe_writer import DataFrameWriter
 from headrace.storage.delta.evolution import Evolution
 from headrace.storage.delta.external_frames import external_frame
+from headrace.storage.delta.external_rows import ExternalRows
 from headrace.storage.delta.external_source import ExternalSource
 from headrace.storage.delta.handles import Handles, normalize_root, rows_uri
 from headrace.storage.delta.maintenance import Maintenance
@@ -162,9 +163,9 @@ class Tables(Scans):
         handle = self._handles.reader(table)
         with handle.latest_snapshot() as newest:
             schema = declared_schema(table, newest.schema)
-        if handle.external is not None:
-            handle.external.check_places(handle.uri, files_at(handle, version)[0]["path"].to_pylist())
-            return external_frame(spark, handle.uri, handle.external, version)
+        if isinstance(handle.data, ExternalRows):
+            handle.data.check_places(files_at(handle, version)[0]["path"].to_pylist())
+            return external_frame(spark, handle.data, version)
         return spark_writes.read_frame(spark, handle.uri, schema, version)
 
     def loader(self, spark: Callable[[], SparkSession], table: Table, database: Database) -> Loader:

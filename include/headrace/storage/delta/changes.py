@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace import durable
 from headrace.errors import HistoryGoneError, InternalError, OffsetAheadError, StorageError
@@ -15,8 +14,7 @@ from headrace.model.external_tables import OnChange
 from headrace.model.tables import Table
 from headrace.model.time import TickRanges
 from headrace.storage.delta.change_columns import as_changed, as_inserted, changes_schema
-from headrace.storage.delta.data_files import read_batches
-from headrace.storage.delta.external_rows import ExternalRows, path_of, reference
+from headrace.storage.delta.data_files import DataFiles
 from headrace.storage.delta.handles import Handle, Handles, first_line, translate_errors
 from headrace.storage.delta.log import (
     CHANGE_TYPE,
@@ -28,9 +26,8 @@ from headrace.storage.delta.log import (
     sync_versions,
 )
 from headrace.storage.delta.log_entries import LOG, is_local
-from headrace.storage.delta.pruning import Bounds, as_stored_integers
+from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.written_changes import WrittenChanges
-from headrace.storage.object_store import locate_file
 
 PIECE_ROWS: Final = 500_000
 """Rows of a large commit that are in memory at a time; with a few columns, tens of megabytes."""
@@ -45,23 +42,17 @@ class InsertedRows:
     Its data files are in the order of their first timestamps; `times` has the least and greatest one.
     """
 
-    uri: str
+    files: DataFiles
     version: int
     paths: tuple[str, ...]
     schema: pa.Schema
     series_key: str
     times: Bounds
-    external: ExternalRows | None = None
 
     def pieces(self) -> Iterator[pa.Table]:
         """Return the rows in the order of the files, with the columns of `Changes.read`, about `PIECE_ROWS` at a time."""
         paths, series = list(self.paths), (self.series_key, None)
-        batches = read_batches(
-            *(self.uri, paths, self.schema, self.schema.names, None, series),
-            max_rows=READ_ROWS,
-            ahead=1,
-            external=self.external,
-        )
+        batches = self.files.batches(paths, self.schema, self.schema.names, None, series, max_rows=READ_ROWS, ahead=1)
         return (as_inserted(piece, self.version) for piece in gather(batches, PIECE_ROWS))
 
 
@@ -78,29 +69,6 @@ def gather(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _read_times(handle: Handle, path: str, name: str, schema: pa.Schema) -> Bounds | None:
-    """Return the least and greatest timestamp of a data file from its footer, None if this does not have it."""
-    system, key = locate_file(handle.uri, path)
-    external = handle.external
-    stored = name if external is None else ".".join(external.sources[name])
-    try:
-        footer = pq.read_metadata(key, filesystem=system)
-    except FileNotFoundError:
-        return None
-    positions, ends = {footer.schema.column(number).path: number for number in range(footer.num_columns)}, list[object]()
-    if stored not in positions:
-        return None
-    for group in range(footer.num_row_groups):
-        statistics = footer.row_group(group).column(positions[stored]).statistics
-        if statistics is None or not statistics.has_min_max:
-            return None
-        ends += [statistics.min, statistics.max]
-    if external is not None:
-        return external.time_range(ends)
-    values = as_stored_integers(pa.array(ends, schema.field(name).type)).to_pylist()
-    return Bounds(min(values), max(values)) if values else None
-
-
 @dataclass(frozen=True, slots=True)
 class CommitSize:
     """The rows of a commit: those of its changes, and those that it inserted or updated; and whether it dropped subtables."""
@@ -110,21 +78,13 @@ class CommitSize:
     drops: bool = False
 
 
-def _paths(handle: Handle, actions: Iterable[dict[str, Any]]) -> list[str]:
-    """Return the files of actions as reads take them."""
-    paths = (action["path"] for action in actions)
-    if handle.external is None:
-        return list(paths)
-    return [reference(path, action.get("partitionValues")) for path, action in zip(paths, actions, strict=True)]
-
-
 def _followed(handle: Handle, commit: LoggedCommit) -> list[tuple[str | None, tuple[dict[str, Any], ...]]]:
     """Return the changes of a commit that readers see: of an external table it may be left out if it does not only insert.
 
     Raises:
         HistoryGoneError: Readers stop at such a commit.
     """
-    rule = OnChange.RECALCULATE if handle.external is None else handle.external.external.on_change
+    rule = handle.data.on_change
     if rule is OnChange.RECALCULATE or not (commit.removed or commit.changed):
         return commit.changes
     if rule is OnChange.IGNORE:
@@ -236,13 +196,8 @@ class Changes:
                 raise _removed_error(handle, version)
             for change_type, actions in _followed(handle, commit):
                 stored = schema if change_type else schema.append(pa.field(CHANGE_TYPE, pa.string()))
-                batches = read_batches(
-                    *(handle.uri, _paths(handle, actions), stored, stored.names, None, series),
-                    encoded=False,
-                    max_rows=READ_ROWS,
-                    ahead=1,
-                    external=handle.external,
-                )
+                paths = handle.data.references(actions)
+                batches = handle.data.batches(paths, stored, stored.names, None, series, encoded=False, max_rows=READ_ROWS, ahead=1)
                 yield from (as_changed(rows, version, change_type) for rows in gather(batches, PIECE_ROWS))
         except (ValueError, pa.ArrowException, OSError) as error:
             raise _explain_failure(handle, version, error) from error
@@ -260,14 +215,14 @@ class Changes:
         commit = read_commit(handle.uri, version)
         if commit is None or commit.changed or commit.removed or any("deletionVector" in action for action in commit.added):
             return None
-        paths = _paths(handle, commit.added)
-        read = {path: _read_times(handle, path_of(path), table.timestamp.name, schema) for path in paths}
+        paths = handle.data.references(commit.added)
+        read = {path: handle.data.time_range(path, table.timestamp.name, schema) for path in paths}
         times = {path: bounds for path, bounds in read.items() if bounds is not None}
         if not times or len(times) < len(read):
             return None
         bounds = Bounds(min(file.low for file in times.values()), max(file.high for file in times.values()))
         in_order = sorted(times, key=lambda path: (times[path].low, path))
-        return InsertedRows(handle.uri, version, tuple(in_order), schema, table.series_key, bounds, handle.external)
+        return InsertedRows(handle.data, version, tuple(in_order), schema, table.series_key, bounds)
 
     def count(self, table: Table, first: int, last: int) -> int:
         """Return the number of rows of `read`, from the log without reading data files."""

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def external_frame(spark: SparkSession, uri: str, rows: ExternalRows, version: int | None) -> DataFrame:
+def external_frame(spark: SparkSession, rows: ExternalRows, version: int | None) -> DataFrame:
     """Return the columns, tags and the series key of the rows that have a time and a series, now or as of a version."""
     from pyspark.sql import functions as F
 
-    frame = load_version(spark, uri, version)
+    frame = load_version(spark, rows.uri, version)
     read = frame.select(*(F.expr(value_sql(rows, name)).alias(name) for name in rows.schema.names))
     keys = (rows.table.timestamp.name, rows.table.series_key)
     return read.where(" AND ".join(f"{quote_identifier(name)} IS NOT NULL" for name in keys))

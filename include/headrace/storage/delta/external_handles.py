@@ -50,8 +50,8 @@ class ExternalHandle(Handle):
         """Return a version with the files and columns of the table's rows."""
         refuse_mapping(snapshot.properties, self.name)
         if self._converted is None or self._converted[0] is not snapshot.files:
-            self.external = ExternalRows(self._table, self._definition, snapshot.schema)
-            converted = replace(snapshot, schema=self.external.schema, files=self.external.files(snapshot.files))
+            self.data = rows = ExternalRows(self.uri, self._table, self._definition, snapshot.schema)
+            converted = replace(snapshot, schema=rows.schema, files=rows.listed(snapshot.files))
             self._converted = (snapshot.files, converted)
         return self._converted[1]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any, Final
@@ -16,17 +16,16 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from headrace.errors import EgressDeniedError, HistoryGoneError
-from headrace.model.external_tables import SERIES_SEPARATOR, TIME_UNITS, External, time_limits
+from headrace.model.external_tables import SERIES_SEPARATOR, TIME_UNITS, External, OnChange, time_limits
 from headrace.model.tables import Table
 from headrace.model.time import Precision
+from headrace.storage.delta.data_files import BATCH_ROWS, DataFiles, footer_ends
 from headrace.storage.delta.log_entries import is_local
 from headrace.storage.delta.pruning import Bounds, as_stored_integers
 from headrace.storage.delta.row_groups import text_range
 from headrace.storage.object_store import file_system, locate_file
 from headrace.storage.types import MICROSECONDS, field
 
-MAX_GROUP_ROWS: Final = 1 << 20
-"""Rows of a batch of a row group."""
 NAIVE: Final = pa.timestamp("us")
 MICROSECOND_NS: Final = 1_000
 DAY_US: Final = 86_400_000_000
@@ -50,8 +49,8 @@ def path_of(reference: str) -> str:
 
 
 @dataclass(frozen=True)
-class ExternalRows:
-    """How rows are read from the data files of an external table.
+class ExternalRows(DataFiles):
+    """How rows are read from the data files of an external table, which are named by references.
 
     Attributes:
         table: The table, whose rows have its columns, its tags and the series key.
@@ -80,26 +79,79 @@ class ExternalRows:
         names = (column.name for column in (*self.table.columns, *self.table.tags))
         return dict(zip(names, self.external.sources, strict=True))
 
+    @property
+    def on_change(self) -> OnChange:
+        """See `DataFiles`."""
+        return self.external.on_change
+
+    def references(self, actions: Sequence[Mapping[str, Any]]) -> list[str]:
+        """See `DataFiles`."""
+        return [reference(action["path"], action.get("partitionValues")) for action in actions]
+
     # Rows
 
-    def batches(
+    def read(
         self,
-        uri: str,
-        references: Sequence[str],
-        columns: Sequence[str],
+        paths: list[str],
+        schema: pa.Schema,
+        columns: list[str] | None,
         where: pc.Expression | None,
         further: pc.Expression | None = None,
         *,
+        series: tuple[str, Collection[str] | None] | None = None,  # noqa: ARG002
         bounds: Bounds | None = None,
+    ) -> pa.Table:
+        """See `DataFiles`."""
+        read = pa.schema([schema.field(name) for name in (schema.names if columns is None else columns)])
+        batches = self._scan(paths, read.names, where, further, bounds, BATCH_ROWS) if paths else ()
+        return pa.Table.from_batches(batches, schema=read.remove_metadata()).cast(read)
+
+    def batches(
+        self,
+        paths: list[str],
+        schema: pa.Schema,  # noqa: ARG002
+        columns: list[str],
+        where: pc.Expression | None,
+        series: tuple[str, Collection[str] | None],
+        *,
+        further: pc.Expression | None = None,
+        encoded: bool = True,
+        max_rows: int = BATCH_ROWS,
+        ahead: int = 2,
+        bounds: Bounds | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """See `DataFiles`."""
+        batches = self._scan(paths, columns, where, further, bounds, max_rows, ahead)
+        return (with_dictionary(batch, series[0]) for batch in batches) if encoded else batches
+
+    def row_groups(
+        self,
+        path: str,
+        groups: Sequence[int],
+        columns: Sequence[str],
+        key: str,  # noqa: ARG002
+    ) -> Iterator[pa.Table]:
+        """See `DataFiles`. The series key is text."""
+        schema = pa.schema([self.schema.field(name).remove_metadata() for name in columns])
+        for group in groups:
+            batches = self._scan([path], columns, None, None, None, BATCH_ROWS, row_groups=[group])
+            yield pa.Table.from_batches(batches, schema=schema)
+
+    def _scan(
+        self,
+        references: Sequence[str],
+        columns: Sequence[str],
+        where: pc.Expression | None,
+        further: pc.Expression | None,
+        bounds: Bounds | None,
         max_rows: int,
         ahead: int = 2,
         row_groups: Sequence[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows of data files that have a time and a series, in batches of at most `max_rows`.
 
-        `where` may compare the time and the series key, `further` any column. `bounds` are of times (as stored) that `where` lets
-        through: other row groups are skipped. `columns` may have others of the files, which are texts, such as those of changes.
-        With `row_groups` only these are read, in this thread.
+        `where` may compare the time and the series key, `further` any column. `columns` may have others of the files, which are
+        texts, such as those of changes. With `row_groups` only these are read, in this thread.
         """
         import pyarrow.dataset as ds
 
@@ -107,7 +159,7 @@ class ExternalRows:
         also = [name for name in columns if name not in self.schema.names]
         names = self.schema.names if further is not None else list(dict.fromkeys((*columns, *keys)))
         values = {name: pc.field(name) if name in also else self.value(name) for name in dict.fromkeys((*names, *also))}
-        scanner = self._dataset(uri, references, also, row_groups).scanner(
+        scanner = self._dataset(references, also, row_groups).scanner(
             columns=values,
             filter=self._pushed(bounds),
             batch_size=max_rows,
@@ -163,8 +215,12 @@ class ExternalRows:
             return pc.multiply(times.cast(pa.int64()), MICROSECOND_NS)
         return pc.floor_temporal(times, unit="millisecond") if precision is Precision.MILLISECOND else times
 
-    def time_range(self, ends: Sequence[object]) -> Bounds | None:
-        """Return the range of times of rows by values of the stored time, as footers have them; None if it has no ends."""
+    def time_range(self, path: str, name: str, schema: pa.Schema) -> Bounds | None:  # noqa: ARG002
+        """See `DataFiles`."""
+        return self._range_of(footer_ends(*self._locate(path_of(path)), ".".join(self.sources[name])))
+
+    def _range_of(self, ends: Sequence[object]) -> Bounds | None:
+        """Return the range of times of rows by values of the stored time; None if there are none, or some are no times."""
         stored = stored_type(self.stored, self.sources[self.table.timestamp.name], self.external.location)
         times = as_stored_integers(self.times(pa.array(ends).cast(stored), stored))
         return None if times.null_count or not len(times) else Bounds(pc.min(times).as_py(), pc.max(times).as_py())
@@ -191,29 +247,29 @@ class ExternalRows:
             return None
         return (value >= ends[0]) & (value <= ends[1])
 
-    def _dataset(self, uri: str, references: Sequence[str], also: Sequence[str], row_groups: Sequence[int] | None) -> Any:
+    def _dataset(self, references: Sequence[str], also: Sequence[str], row_groups: Sequence[int] | None) -> Any:
         import pyarrow.dataset as ds  # imports pandas, which takes as long as all other imports together
 
         # Spark writes times as INT96 unless a setting says otherwise, which Arrow takes for nanoseconds.
         files = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
-        fragments, system = [], file_system(uri)[0]
+        fragments, system = [], file_system(self.uri)[0]
         for one in references:
             path, _, values = one.partition(VALUES_FOLLOW)
             constants = self._constants(json.loads(values)) if values else None
-            system, key = self._locate(uri, path)
+            system, key = self._locate(path)
             fragment = files.make_fragment(key, filesystem=system, partition_expression=constants)
             fragments.append(fragment if row_groups is None else fragment.subset(row_group_ids=row_groups))
         fields = [*self.stored, *(pa.field(name, pa.string()) for name in also)]
         return ds.FileSystemDataset(fragments, pa.schema(fields), files, filesystem=system)
 
-    def check_places(self, uri: str, references: Iterable[str]) -> None:
+    def check_places(self, references: Iterable[str]) -> None:
         """Raise `EgressDeniedError` unless data files are below the location. Spark would read them wherever they are."""
         for one in references:
-            self._locate(uri, path_of(one))
+            self._locate(path_of(one))
 
-    def _locate(self, uri: str, path: str) -> tuple[pafs.FileSystem, str]:
+    def _locate(self, path: str) -> tuple[pafs.FileSystem, str]:
         """Return where a data file is; raise `EgressDeniedError` unless that is below the location, also by links."""
-        system, key = locate_file(uri, path)
+        system, key = locate_file(self.uri, path)
         root = file_system(self.external.location)[1]
         self._check_place(root, key)
         if is_local(self.external.location):
@@ -239,10 +295,10 @@ class ExternalRows:
 
     # Row groups
 
-    def row_groups(self, uri: str, reference: str) -> Iterator[tuple[int, int, tuple[str | None, str | None], Bounds | None]]:
+    def describe_row_groups(self, reference: str) -> Iterator[tuple[int, int, tuple[str | None, str | None], Bounds | None]]:
         """Yield the number of each row group of a file, that of its rows, the range of its series, and that of its times."""
         path, _, values = reference.partition(VALUES_FOLLOW)
-        system, key = self._locate(uri, path)
+        system, key = self._locate(path)
         metadata = pq.read_metadata(key, filesystem=system)
         positions = {metadata.schema.column(number).path: number for number in range(metadata.num_columns)}
         partition = json.loads(values) if values else {}
@@ -253,19 +309,13 @@ class ExternalRows:
             if names is None and series in positions:
                 names = text_range(group.column(positions[series]).statistics)
             times = group.column(positions[time]).statistics if time in positions else None
-            bounds = None if times is None or not times.has_min_max else self.time_range([times.min, times.max])
+            bounds = None if times is None or not times.has_min_max else self._range_of([times.min, times.max])
             yield number, group.num_rows, names or (None, None), bounds
-
-    def read_row_groups(self, uri: str, reference: str, groups: Sequence[int], columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the rows of each of some row groups of a file."""
-        for group in groups:
-            batches = self.batches(uri, [reference], columns, None, max_rows=MAX_GROUP_ROWS, row_groups=[group])
-            yield pa.Table.from_batches(batches, schema=pa.schema([self.schema.field(name).remove_metadata() for name in columns]))
 
     # Files
 
-    def files(self, files: pa.Table) -> pa.Table:
-        """Return the files of a version as those of our own tables are listed: references, and statistics of the keys."""
+    def listed(self, files: pa.Table) -> pa.Table:
+        """See `DataFiles`: references, and statistics of the keys as those of our own tables."""
         partitions = [name for name in files.column_names if name.startswith(PARTITION)]
         paths = files["path"].to_pylist()
         if partitions:
@@ -302,6 +352,12 @@ class ExternalRows:
         path = self.sources[self.external.series[0]]
         is_text = len(path) == 1 and path[0] in self.stored.names and pa.types.is_string(self.stored.field(path[0]).type)
         return path[0] if is_text else None
+
+
+def with_dictionary(batch: pa.RecordBatch, key: str) -> pa.RecordBatch:
+    """Return rows with their series key, if they have it, as a dictionary."""
+    position = batch.schema.get_field_index(key)
+    return batch if position < 0 else batch.set_column(position, key, batch.column(position).dictionary_encode())
 
 
 def file_schema(declared: pa.Schema) -> pa.Schema:

@@ -35,13 +35,11 @@ class ExternalSeries:
     def read(self, handle: Handle, table: Table) -> pa.Table:
         """Return the series key and the tags of every series at the newest version, ordered by series."""
         with handle.latest_snapshot() as newest:
-            paths = newest.files["path"].to_pylist()
+            paths, schema = newest.files["path"].to_pylist(), newest.schema
         columns = [table.series_key, *(tag.name for tag in table.tags)]
         with self._mutex, translate_errors(handle.name):
             known = self._known.get(table.id)
             if known is None or known.table != table:
-                assert handle.external is not None
-                schema = handle.external.schema
                 fields = [schema.field(name) for name in (*columns, table.timestamp.name)]
                 known = KnownSeries(table, frozenset(), pa.schema(fields).empty_table())
             new = [path for path in paths if path not in known.files]
@@ -51,9 +49,9 @@ class ExternalSeries:
 
 
 def _with_files(known: KnownSeries, handle: Handle, paths: list[str]) -> pa.Table:
-    external, rows = handle.external, known.rows
-    assert external is not None
-    for batch in external.batches(handle.uri, paths, rows.column_names, None, max_rows=READ_ROWS) if paths else ():
+    rows, series = known.rows, (known.table.series_key, None)
+    batches = handle.data.batches(paths, rows.schema, rows.column_names, None, series, encoded=False, max_rows=READ_ROWS)
+    for batch in batches if paths else ():
         rows = _last_tags(pa.concat_tables([rows, pa.Table.from_batches([batch]).cast(rows.schema)]), known.table)
     return rows.sort_by(known.table.series_key)
 

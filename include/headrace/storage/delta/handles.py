@@ -21,7 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from headrace.errors import ConfigurationError, ConflictError, NotFoundError, NotSupportedError, StorageError
 from headrace.model.tables import Table, TableId
-from headrace.storage.delta.external_rows import ExternalRows
+from headrace.storage.delta.data_files import DataFiles
 from headrace.storage.delta.key_digests import KeyDigests
 from headrace.storage.delta.log_entries import (
     CHECKED_ENTRIES,
@@ -116,9 +116,6 @@ class Handle:
     not wait for a long commit.
     """
 
-    external: ExternalRows | None = None
-    """How rows are read if another writer has the table; as of the last version that was read."""
-
     def __init__(self, uri: str, name: str, written: CachedRows | None = None, keys: CachedRows | None = None) -> None:
         """Create a handle of a table that is opened on first use.
 
@@ -126,6 +123,7 @@ class Handle:
         """
         self.uri = uri
         self.name = name
+        self.data = DataFiles(uri)
         self.written = cached_rows() if written is None else written
         self.keys = cached_rows() if keys is None else keys
         self.digests = KeyDigests()

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from headrace.model.tables import Table
 from headrace.model.time import Precision
-from headrace.storage.delta.data_files import text_field
 from headrace.storage.types import MICROSECONDS
 from headrace.storage.values.scalars import stored_units_per_tick
 
@@ -106,3 +105,12 @@ def key_filter(table: Table, schema: pa.Schema, bounds: Bounds | None, tbnames: 
         named = text_field(table.series_key).isin(pa.array(tbnames, pa.string()))
         condition = named if condition is None else condition & named
     return condition
+
+
+def text_field(name: str) -> pc.Expression:
+    """Return a text column for a pushed-down filter.
+
+    delta-rs writes text as `string_view`, and Arrow fails to compare the statistics of such files with text. A cast keeps Arrow
+    from using the statistics.
+    """
+    return pc.field(name).cast(pa.string())

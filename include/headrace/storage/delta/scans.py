@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from headrace.model.tables import Database, Table
 from headrace.model.time import Precision
 from headrace.storage.delta.changes import PIECE_ROWS, READ_ROWS, gather
-from headrace.storage.delta.data_files import BATCH_ROWS, read_batches, read_data_files
+from headrace.storage.delta.data_files import BATCH_ROWS
 from headrace.storage.delta.handles import Handle, Handles, list_files, translate_errors
 from headrace.storage.delta.pruning import Bounds, as_stored_integers, file_bounds, key_filter, prune_files
 from headrace.storage.types import rows_schema
@@ -55,12 +55,7 @@ class Scans:
         paths, schema, names, pushed = _choose(handle, table, version, tbnames, bounds)
         wanted = declared_schema(table, schema).names if columns is None else list(columns)
         with translate_errors(handle.name):
-            return read_data_files(
-                *(handle.uri, paths, schema, wanted, pushed, filter),
-                series=(table.series_key, names),
-                external=handle.external,
-                bounds=bounds,
-            )
+            return handle.data.read(paths, schema, wanted, pushed, filter, series=(table.series_key, names), bounds=bounds)
 
     def scan_pieces(
         self,
@@ -79,13 +74,12 @@ class Scans:
             return
         series = (table.series_key, names)
         with translate_errors(handle.name):
-            batches = read_batches(
-                *(handle.uri, paths, schema, list(columns), pushed, series),
+            batches = handle.data.batches(
+                *(paths, schema, list(columns), pushed, series),
                 further=filter,
                 encoded=False,
                 max_rows=READ_ROWS,
                 ahead=1,
-                external=handle.external,
                 bounds=bounds,
             )
             yield from (piece for piece in gather(batches, PIECE_ROWS) if piece.num_rows)
@@ -109,12 +103,7 @@ class Scans:
             if paths:
                 pushed = key_filter(table, schema, bounds, None)
                 series = (table.series_key, tbnames)
-                yield from read_batches(
-                    *(handle.uri, paths, schema, list(columns), pushed, series),
-                    max_rows=max_rows,
-                    external=handle.external,
-                    bounds=bounds,
-                )
+                yield from handle.data.batches(paths, schema, list(columns), pushed, series, max_rows=max_rows, bounds=bounds)
 
     def count_scanned(self, table: Table, tbnames: Collection[str] | None, bounds: Bounds | None) -> int | None:
         """Return the number of rows of the files that `batches` and `scan` read, from statistics; None if they are missing."""
@@ -172,7 +161,7 @@ def _choose(
 
 def _read_times(handle: Handle, paths: list[str], table: Table, schema: pa.Schema) -> pa.ChunkedArray:
     name = table.timestamp.name
-    return as_stored_integers(read_data_files(handle.uri, paths, schema, [name], None, external=handle.external)[name])
+    return as_stored_integers(handle.data.read(paths, schema, [name], None)[name])
 
 
 def _measure(handle: Handle, files: pa.Table, table: Table, schema: pa.Schema, precision: Precision) -> list[Extent]:
@@ -200,5 +189,4 @@ def files_at(handle: Handle, version: int | None) -> tuple[pa.Table, pa.Schema]:
     with handle.latest_snapshot() as newest:
         if version is None or version == newest.number:
             return newest.files, newest.schema
-    files = list_files(handle.at(version))
-    return files if handle.external is None else handle.external.files(files), newest.schema
+    return handle.data.listed(list_files(handle.at(version))), newest.schema

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from headrace.errors import NotSupportedError
 from headrace.model.tables import Table
 from headrace.model.windows import WindowGrid
+from headrace.storage.delta.external_rows import ExternalRows
 from headrace.storage.delta.handles import Handle, Handles, translate_errors
 from headrace.storage.delta.pruning import Bounds, prune_files
 from headrace.storage.delta.row_groups import text_range
@@ -121,7 +122,7 @@ class Footers:
         groups = [group for group in self._row_groups(handle, table, paths) if group.overlaps(series, bounds)]
         check(groups)
         keys = (table.series_key, table.timestamp.name)
-        share = Share(handle.uri, (), schema, *keys, series, bounds, whole=False, external=handle.external)
+        share = Share(handle.data, (), schema, *keys, series, bounds, whole=False)
         if division.windows is not None:
             return window_shares(share, groups, division, division.windows)
         if division.by_series:
@@ -160,8 +161,8 @@ class Footers:
 
 
 def read_footer(handle: Handle, path: str, table: Table) -> tuple[RowGroup, ...]:
-    if handle.external is not None:
-        return tuple(RowGroup(path, *group, has_nulls=False) for group in handle.external.row_groups(handle.uri, path))
+    if isinstance(handle.data, ExternalRows):  # rows without a series or timestamp are left out
+        return tuple(RowGroup(path, *group, has_nulls=False) for group in handle.data.describe_row_groups(path))
     system, key = locate_file(handle.uri, path)
     metadata = pq.read_metadata(key, filesystem=system)
     schema = metadata.schema.to_arrow_schema()

@@ -10,14 +10,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from headrace.errors import NotSupportedError
 from headrace.model.failpoints import failpoint
-from headrace.storage.delta.external_rows import ExternalRows
+from headrace.storage.delta.data_files import DataFiles
 from headrace.storage.delta.pruning import Bounds
 from headrace.storage.delta.row_order import Array, as_dictionary, sort_rows, to_integers
-from headrace.storage.object_store import file_system, locate
 
 SLICE_ROWS: Final = 1 << 20
 """Rows that `Share.read` returns at a time, unless a series has more."""
@@ -64,7 +62,7 @@ class Share:
     """The rows of one task. Shares are sent to Spark's workers.
 
     Attributes:
-        uri: Root of relative paths.
+        files: The data files of the table.
         parts: Row groups to read, in the order of time. They may hold other rows too, which `read` leaves out.
         schema: Stored columns of the table. A column that a file lacks is NULL.
         key: The series key; `time` is the timestamp column.
@@ -73,10 +71,9 @@ class Share:
         tags: The series key and the tags that a query reads; None if it reads none.
         by_series: Whether it has all rows of its series. Such shares are in the order of series.
         whole: Whether slices have all rows of their series too, so that the share has to be read before the first slice.
-        external: How rows are read if another writer has the table.
     """
 
-    uri: str
+    files: DataFiles
     parts: tuple[FilePart, ...]
     schema: pa.Schema
     key: str
@@ -86,7 +83,6 @@ class Share:
     tags: pa.Table | None = None
     by_series: bool = False
     whole: bool = True
-    external: ExternalRows | None = None
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield slices of about a million rows, each ordered by series and time; slices are cut between series if `whole`.
@@ -120,19 +116,11 @@ class Share:
     def _row_groups(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         keys = [self.key, self.time] if self._depends_on_series(columns) else [self.time]
         names = list(dict.fromkeys([*keys, *(name for name in columns if name in self.schema.names)]))
-        system, root = file_system(self.uri)
         for part in self.parts:
-            if self.external is not None:
-                read = self.external.read_row_groups(self.uri, part.path, part.groups, names)
-                filtered = (self._filter(self._conform(table, names)) for table in read)
-                yield from (table for table in filtered if table.num_rows)
-                continue
-            with pq.ParquetFile(locate(root, part.path), filesystem=system, read_dictionary=[self.key]) as file:
-                present = [name for name in names if name in file.schema_arrow.names]
-                for group in part.groups:
-                    table = self._filter(self._conform(file.read_row_group(group, columns=present, use_threads=False), names))
-                    if table.num_rows:
-                        yield table
+            for rows in self.files.row_groups(part.path, part.groups, names, self.key):
+                table = self._filter(self._conform(rows, names))
+                if table.num_rows:
+                    yield table
 
     def _conform(self, table: pa.Table, names: Sequence[str]) -> pa.Table:
         return pa.table(
