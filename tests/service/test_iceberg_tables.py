@@ -17,6 +17,7 @@ import headrace
 from headrace.errors import ConfigurationError, HistoryGoneError, NotFoundError
 from tests.service.conftest import on_spark
 from tests.support.drawing import SEED
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -118,7 +119,8 @@ def test_a_catalog_knows_the_newest(
     table.append(draw_rows(draw, 5))
     left = Path(table.location().removeprefix("file://")) / "metadata" / "00099-00000000-0000-0000-0000-000000000000.metadata.json"
     left.write_text("{}")  # by a commit that failed
-    assert fetch(connection, "select count(*) from readings") == [(15,)]
+    # A catalog that answered slowly is not asked for a while.
+    wait_until(lambda: fetch(connection, "select count(*) from readings") == [(15,)], "the rows of the newest snapshot")
     assert "FROM CATALOG lake.plant.readings" in fetch(connection, "show create stable readings")[0][1]
 
 

@@ -14,9 +14,8 @@ from deltalake.exceptions import DeltaError
 from deltalake.schema import PrimitiveType
 
 from headrace.storage import Tables
-from headrace.storage.delta.handles import GAPS, look_again, rows_uri
+from headrace.storage.delta.handles import GAPS, look_again, rows_uri, write_checkpoint
 from headrace.storage.delta.log_entries import last_checkpoint, log_file, newest_version
-from headrace.storage.delta.maintenance import write_checkpoint
 from tests.storage.samples import METERS, POWER, open_tables, read, rows
 
 

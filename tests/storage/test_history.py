@@ -9,10 +9,9 @@ import pytest
 
 from headrace.errors import HistoryGoneError
 from headrace.storage import Tables
-from headrace.storage.delta.handles import rows_uri
+from headrace.storage.delta.handles import rows_uri, write_checkpoint
 from headrace.storage.delta.history import MAX_LOAD_HOURS, Log, history_properties
 from headrace.storage.delta.log_entries import log_file
-from headrace.storage.delta.maintenance import write_checkpoint
 from tests.storage.samples import METERS, POWER, open_tables, read, rows
 
 HOUR_S = 3_600

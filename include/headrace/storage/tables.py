@@ -20,7 +20,7 @@ from headrace.storage.delta.evolution import Evolution
 from headrace.storage.delta.external_frames import external_frame
 from headrace.storage.delta.external_rows import ExternalRows
 from headrace.storage.delta.external_source import ExternalSource
-from headrace.storage.delta.handles import Handles, normalize_root, rows_uri
+from headrace.storage.delta.handles import normalize_root, rows_uri
 from headrace.storage.delta.maintenance import Maintenance
 from headrace.storage.delta.outbox import Outbox
 from headrace.storage.delta.pruning import Bounds
@@ -28,6 +28,7 @@ from headrace.storage.delta.scans import Scans, declared_schema, files_at
 from headrace.storage.delta.share_planning import Division, Footers
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange, Share, with_tags
 from headrace.storage.delta.subtable_names import SubtableNames
+from headrace.storage.delta.table_handles import Handles
 from headrace.storage.delta.tags import Tags
 from headrace.storage.delta.writer import Lock, Writer
 from headrace.storage.loading.loader import Loader

@@ -78,7 +78,7 @@ def test_files_of_other_times_and_devices_are_not_read(rows: headrace.Connection
         return iter(batches)
 
     original = data_files.read_batches
-    monkeypatch.setattr("headrace.storage.delta.scans.read_batches", spy)
+    monkeypatch.setattr("headrace.storage.delta.data_files.read_batches", spy)
     assert fetch(rows, "select count(s1) from root.plant.line1") == [(2,)]
     assert fetch(rows, "select count(s1) from root.plant.** where time >= 90000 align by device") == [
         ("root.plant.line1", 0),

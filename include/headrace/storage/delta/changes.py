@@ -15,7 +15,7 @@ from headrace.model.tables import Table
 from headrace.model.time import TickRanges
 from headrace.storage.delta.change_columns import as_changed, as_inserted, changes_schema
 from headrace.storage.delta.data_files import DataFiles
-from headrace.storage.delta.handles import Handle, Handles, first_line, translate_errors
+from headrace.storage.delta.handles import Handle, first_line, translate_errors
 from headrace.storage.delta.log import (
     CHANGE_TYPE,
     LoggedCommit,
@@ -27,6 +27,7 @@ from headrace.storage.delta.log import (
 )
 from headrace.storage.delta.log_entries import LOG, is_local
 from headrace.storage.delta.pruning import Bounds
+from headrace.storage.delta.table_handles import Handles
 from headrace.storage.delta.written_changes import WrittenChanges
 
 PIECE_ROWS: Final = 500_000

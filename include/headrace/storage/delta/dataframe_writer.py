@@ -17,12 +17,13 @@ from headrace.model.tables import Database, Table
 from headrace.storage.delta import merging, spark_writes, staging
 from headrace.storage.delta.commits import Commit, WriteMetrics, is_recorded
 from headrace.storage.delta.data_files import read_batches, read_data_files
-from headrace.storage.delta.handles import Handle, Handles
+from headrace.storage.delta.handles import Handle
 from headrace.storage.delta.keys import anti_join, keep_last_per_key, semi_join
 from headrace.storage.delta.merging import mark_operation
 from headrace.storage.delta.points import Key, PointChunk, ReplacedPoints, Replacement
 from headrace.storage.delta.pruning import as_stored_integers, key_filter, prune_files
 from headrace.storage.delta.staged_files import ROW_GROUP_ROWS, StagedFile
+from headrace.storage.delta.table_handles import Handles
 from headrace.storage.delta.writer import Writer, commit_transactions
 from headrace.storage.object_store import file_system
 from headrace.storage.types import rows_schema

@@ -20,8 +20,9 @@ from headrace.model.failpoints import failpoint
 from headrace.model.tables import Column, Database, Table
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.copying import ColumnCopy
-from headrace.storage.delta.handles import Handle, Handles, stored_schema
+from headrace.storage.delta.handles import Handle, stored_schema
 from headrace.storage.delta.retirement import RENAMED_FROM, RETIRED, TRUE, is_retired
+from headrace.storage.delta.table_handles import Handles
 from headrace.storage.delta.writer import Writer
 from headrace.storage.types import TYPE_METADATA, field
 

@@ -19,12 +19,14 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from headrace import durable
 from headrace.errors import ConfigurationError, ConflictError, NotFoundError, NotSupportedError, StorageError
-from headrace.model.tables import Table, TableId
+from headrace.model.tables import Table
 from headrace.storage.delta.data_files import DataFiles
 from headrace.storage.delta.key_digests import KeyDigests
 from headrace.storage.delta.log_entries import (
     CHECKED_ENTRIES,
+    LOG,
     check_entries,
     check_entry,
     explain_damage,
@@ -305,6 +307,15 @@ def open_table(uri: str, version: int | None = None) -> DeltaTable:
     return look_again(open_)
 
 
+def write_checkpoint(uri: str, version: int) -> None:
+    """Write a checkpoint of a version, as delta-rs does after its own commits."""
+    with translate_errors(uri):
+        delta = open_table(uri, version)
+        delta.create_checkpoint()
+        checkpoint = f"{uri}/{LOG}/{delta.version():020}.checkpoint.parquet"
+        durable.sync(checkpoint, f"{uri}/{LOG}/_last_checkpoint", f"{uri}/{LOG}")
+
+
 def refresh(delta: DeltaTable, uri: str) -> None:
     """Load the newest version of a table, without reading more than the entries since the one at which it is open."""
 
@@ -384,60 +395,6 @@ def spark_path(uri: str) -> str:
     if is_local(uri):
         return f"file://{uri}"
     return S3A + uri.removeprefix(S3) if is_object_store(uri) else uri
-
-
-class Handles:
-    """The handles of one process: per table a reader and a writer of its rows, and one for its tags."""
-
-    def __init__(self, uri: str) -> None:
-        self.uri = uri.rstrip("/")
-        self._open: dict[tuple[str, str], Handle] = {}
-        self._external_tables: dict[TableId, tuple[Table, Handle]] = {}
-        self._mutex = threading.Lock()
-        self._written = cached_rows()
-        self._keys = cached_rows()
-
-    def reader(self, table: Table) -> Handle:
-        """Return the handle for reading a table's rows."""
-        if table.external is not None:
-            return self._external(table)
-        return self._handle("reader", rows_uri(self.uri, table), f"table {table.database}.{table.name}")
-
-    def writer(self, table: Table) -> Handle:
-        """Return the handle for writing a table's rows; raise `NotSupportedError` for an external table."""
-        if table.external is not None:
-            raise NotSupportedError(
-                f"{table.database}.{table.name} is an external table, which is only read",
-                hint=f"write to {table.external.location} by its own writer",
-            )
-        return self._handle("writer", rows_uri(self.uri, table), f"table {table.database}.{table.name}")
-
-    def tags(self, table: Table) -> Handle:
-        """Return the handle of a supertable's tags."""
-        return self._handle("tags", tags_uri(self.uri, table), f"tags of {table.database}.{table.name}")
-
-    def forget(self, table: Table) -> None:
-        """Close the handles of a table."""
-        with self._mutex:
-            for key in [key for key in self._open if key[1] in (rows_uri(self.uri, table), tags_uri(self.uri, table))]:
-                del self._open[key]
-            self._external_tables.pop(table.id, None)
-
-    def _external(self, table: Table) -> Handle:
-        """Return the handle of an external table, which depends on what it was created with."""
-        from headrace.storage.delta.external_handles import ExternalHandle
-
-        assert table.external is not None
-        with self._mutex:
-            kept = self._external_tables.get(table.id)
-            if kept is None or kept[0] != table:
-                handle = ExternalHandle(rows_uri(self.uri, table), f"table {table.database}.{table.name}", table, table.external)
-                kept = self._external_tables[table.id] = (table, handle)
-            return kept[1]
-
-    def _handle(self, purpose: str, uri: str, name: str) -> Handle:
-        with self._mutex:
-            return self._open.setdefault((purpose, uri), Handle(uri, name, self._written, self._keys))
 
 
 def path_segment(name: str) -> str:

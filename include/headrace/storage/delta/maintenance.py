@@ -19,20 +19,20 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
-from headrace import durable
 from headrace.errors import Error
 from headrace.model.tables import Table
 from headrace.storage.delta.appending import add_action, commit_files, commit_info, file_entry, remove_action
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.creation import CHECKPOINT_INTERVAL, CHECKPOINT_INTERVAL_VERSIONS
-from headrace.storage.delta.handles import Handle, Handles, open_table, translate_errors
+from headrace.storage.delta.handles import Handle, translate_errors, write_checkpoint
 from headrace.storage.delta.history import Log, history_properties, remove_history
 from headrace.storage.delta.log import can_write_entry
-from headrace.storage.delta.log_entries import LOG, is_local, last_checkpoint
+from headrace.storage.delta.log_entries import is_local, last_checkpoint
 from headrace.storage.delta.pruning import Bounds, prune_files
 from headrace.storage.delta.series_ends import Ends, series_ends
 from headrace.storage.delta.snapshots import Snapshot
 from headrace.storage.delta.staged_files import StagedFile, now_ms, sorted_rows, write_file
+from headrace.storage.delta.table_handles import Handles
 from headrace.storage.delta.writer import Writer
 from headrace.storage.delta.written_rows import forget_written, written_or_read
 
@@ -238,15 +238,6 @@ def is_checkpoint_due(uri: str, newest: Snapshot) -> bool:
     """Return whether enough versions of a local table follow its last checkpoint."""
     interval = int(newest.properties.get(CHECKPOINT_INTERVAL) or CHECKPOINT_INTERVAL_VERSIONS)
     return newest.number - last_checkpoint(uri) >= interval
-
-
-def write_checkpoint(uri: str, version: int) -> None:
-    """Write a checkpoint of a version, as delta-rs does after its own commits."""
-    with translate_errors(uri):
-        delta = open_table(uri, version)
-        delta.create_checkpoint()
-        checkpoint = f"{uri}/{LOG}/{delta.version():020}.checkpoint.parquet"
-        durable.sync(checkpoint, f"{uri}/{LOG}/_last_checkpoint", f"{uri}/{LOG}")
 
 
 def is_live(group: CompactionGroup, files: pa.Table) -> bool:

@@ -22,9 +22,9 @@ from headrace import durable
 from headrace.model.external_tables import time_limits
 from headrace.model.time import Precision
 from headrace.storage.delta.creation import CHECKPOINT_INTERVAL_VERSIONS
+from headrace.storage.delta.handles import write_checkpoint
 from headrace.storage.delta.log import write_entry
 from headrace.storage.delta.log_entries import newest_version, read_entry
-from headrace.storage.delta.maintenance import write_checkpoint
 from headrace.storage.delta.staged_files import now_ms
 
 FILE: Final = "file://"

@@ -16,8 +16,9 @@ from headrace.model.tables import Database, Table
 from headrace.model.time import Precision
 from headrace.storage.delta.changes import PIECE_ROWS, READ_ROWS, gather
 from headrace.storage.delta.data_files import BATCH_ROWS
-from headrace.storage.delta.handles import Handle, Handles, list_files, translate_errors
+from headrace.storage.delta.handles import Handle, list_files, translate_errors
 from headrace.storage.delta.pruning import Bounds, as_stored_integers, file_bounds, key_filter, prune_files
+from headrace.storage.delta.table_handles import Handles
 from headrace.storage.types import rows_schema
 from headrace.storage.values.scalars import stored_units_per_tick
 

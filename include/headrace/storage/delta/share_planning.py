@@ -20,11 +20,12 @@ from headrace.errors import NotSupportedError
 from headrace.model.tables import Table
 from headrace.model.windows import WindowGrid
 from headrace.storage.delta.external_rows import ExternalRows
-from headrace.storage.delta.handles import Handle, Handles, translate_errors
+from headrace.storage.delta.handles import Handle, translate_errors
 from headrace.storage.delta.pruning import Bounds, prune_files
 from headrace.storage.delta.row_groups import text_range
 from headrace.storage.delta.scans import files_at
 from headrace.storage.delta.shares import ALL_SERIES, FilePart, SeriesRange, Share
+from headrace.storage.delta.table_handles import Handles
 from headrace.storage.delta.time_division import ALL_TIMES, RowsOverTime
 from headrace.storage.object_store import locate_file
 from headrace.storage.types import MICROSECONDS

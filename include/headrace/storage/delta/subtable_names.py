@@ -13,7 +13,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from headrace.model.tables import TBNAME, Table
-from headrace.storage.delta.handles import Handles, translate_errors
+from headrace.storage.delta.handles import translate_errors
+from headrace.storage.delta.table_handles import Handles
 from headrace.storage.object_store import file_system, locate
 
 EMPTY: Final = pa.nulls(0, pa.string())

@@ -16,9 +16,10 @@ from headrace.model.tables import Column, Database, Table, TableKind
 from headrace.storage.delta.commits import commit_properties
 from headrace.storage.delta.data_files import read_data_files
 from headrace.storage.delta.external_series import ExternalSeries
-from headrace.storage.delta.handles import Handle, Handles, list_files, stored_schema
+from headrace.storage.delta.handles import Handle, list_files, stored_schema
 from headrace.storage.delta.keys import anti_join, conform_rows, keep_last_per_key, quote_identifier, semi_join, subtable_condition
 from headrace.storage.delta.subtable_names import SubtableNames
+from headrace.storage.delta.table_handles import Handles
 from headrace.storage.delta.writer import Writer, with_all_columns
 from headrace.storage.types import field
 

@@ -31,7 +31,7 @@ from headrace.storage.delta.commits import (
 )
 from headrace.storage.delta.committing import commit_actions, commit_once
 from headrace.storage.delta.deletion import Ranges, clearing, delete_predicate, delete_rows, parts_of
-from headrace.storage.delta.handles import Handle, Handles, stored_schema, translate_errors
+from headrace.storage.delta.handles import Handle, stored_schema, translate_errors
 from headrace.storage.delta.keys import (
     anti_join,
     conform_rows,
@@ -49,6 +49,7 @@ from headrace.storage.delta.rewriting import rewrite
 from headrace.storage.delta.row_order import decoded, with_encoded_series
 from headrace.storage.delta.snapshots import Snapshot
 from headrace.storage.delta.staged_files import ROW_GROUP_ROWS
+from headrace.storage.delta.table_handles import Handles
 from headrace.storage.types import rows_schema
 
 log = logging.getLogger(__name__)

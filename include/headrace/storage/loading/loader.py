@@ -17,11 +17,12 @@ from headrace.errors import DataError, ProgrammingError
 from headrace.model.tables import Database, Table
 from headrace.storage.delta import merging, spark_writes, staging
 from headrace.storage.delta.commits import WriteMetrics
-from headrace.storage.delta.handles import Handle, Handles, stored_schema, translate_errors
+from headrace.storage.delta.handles import Handle, stored_schema, translate_errors
 from headrace.storage.delta.keys import keep_last_per_key
 from headrace.storage.delta.points import MapRows
 from headrace.storage.delta.retirement import refuse_retired
 from headrace.storage.delta.staged_files import StagedFile
+from headrace.storage.delta.table_handles import Handles
 from headrace.storage.delta.writer import Writer
 from headrace.storage.loading.conversion import ConvertedSplit, LoadTarget, SplitTarget, StagedSplit, match_columns, stage_converted
 from headrace.storage.loading.inserted import InsertedFile, split_inserted

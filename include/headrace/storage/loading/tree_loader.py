@@ -16,7 +16,8 @@ from headrace.errors import TransientError
 from headrace.model.tables import Database, Table
 from headrace.storage.delta import spark_writes
 from headrace.storage.delta.commits import WriteMetrics
-from headrace.storage.delta.handles import Handles, translate_errors
+from headrace.storage.delta.handles import translate_errors
+from headrace.storage.delta.table_handles import Handles
 from headrace.storage.delta.writer import Writer
 from headrace.storage.loading.loader import (
     WORKERS,
