@@ -122,7 +122,7 @@ def timed_functions() -> list[TimedFunction]:
     from headrace.storage.delta.outbox import Outbox
     from headrace.storage.delta.writer import Writer
     from headrace.streams.notifications.messages import MessageEncoder
-    from headrace.streams.notifications.websocket import WebSocketSender
+    from headrace.streams.notifications.sender import NotificationSender
     from headrace.streams.sources.reader import ChangeReader
     from headrace.streams.state.store import StateStore
     from headrace.streams.windows.processor import WindowProcessor
@@ -134,7 +134,7 @@ def timed_functions() -> list[TimedFunction]:
         TimedFunction("write state, with the messages", StateStore, "write"),
         TimedFunction("commit results", Writer, "replace"),
         TimedFunction("commit messages", Outbox, "append"),
-        TimedFunction("send (the server decodes in the same process)", WebSocketSender, "__call__"),
+        TimedFunction("send (the server decodes in the same process)", NotificationSender, "__call__"),
         TimedFunction("remove sent messages", Outbox, "remove"),
     ]
 

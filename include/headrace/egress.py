@@ -202,9 +202,9 @@ def denied(endpoint: Endpoint, detail: str = "", hint: str = "") -> EgressDenied
     is_location = endpoint.kind is EndpointKind.LOCATION
     setting = "HEADRACE_EXTERNAL_LOCATIONS" if is_location else "HEADRACE_EGRESS"
     what = "files and folders" if is_location else endpoint.kind.value
-    target = ", ".join(filter(None, (masked(endpoint.target), detail)))
+    target = ", ".join(filter(None, (endpoint.target, detail)))
     return EgressDeniedError(
-        f"{setting} does not allow {what} at {target}", hint=hint or f"the administrator can list it in {setting}"
+        masked(f"{setting} does not allow {what} at {target}"), hint=hint or f"the administrator can list it in {setting}"
     )
 
 

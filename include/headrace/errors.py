@@ -221,5 +221,9 @@ class OffsetAheadError(TerminalError, code="OFFSET_AHEAD"):
     """A job has read versions of its source that do not exist any more, as after restoring the source alone."""
 
 
+class NotificationRejectedError(TerminalError, code="NOTIFY_REJECTED"):
+    """A webhook of NOTIFY has rejected a message, so that sending it again does not help."""
+
+
 class ConfigurationError(TerminalError, code="CONFIGURATION"):
     """A setting, or a prerequisite (Java, a port), is invalid or missing."""

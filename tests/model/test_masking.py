@@ -13,6 +13,7 @@ from headrace.model.masking import masked
         ("notify ('ws://u:p@h:1/a?b=c', 'wss://h') on", "notify ('ws://****h:1/*****', 'wss://h') on"),
         ("does not answer: WS://h?token=1 (x)", "does not answer: WS://h******** (x)"),
         ("select 'http://h/a'", "select 'http://h/a'"),
+        ("NOTIFY('https://u:p@h:1/a?b=c')", "NOTIFY('https://****h:1/*****')"),
     ],
 )
 def test_of_an_address_only_the_host_is_shown(text: str, shown: str) -> None:

@@ -27,12 +27,14 @@ from headrace.pipes.iotdb.connection import BrokenConnectionError
 from headrace.pipes.plugins import PipeContext
 from headrace.runtime.processes import find_free_port
 from headrace.settings import load
-from headrace.streams.notifications import websocket
+from headrace.storage.delta.outbox import Message
+from headrace.streams.notifications import webhook, websocket
 from tests.pipes.formats.samples import device_rows
 from tests.pipes.running import created, delivery
 from tests.security.names import Names
 from tests.support.waiting import wait_until
 
+MESSAGES = [Message("s", 1, 0, b"{}")]
 NO_SOURCE = "WITH SOURCE ('source'='do-nothing-source')"
 
 
@@ -144,6 +146,7 @@ def open_pipe(name: str, port: int, egress: EgressPolicy) -> None:
 
 OPENERS: dict[str, Callable[[int, EgressPolicy], Any]] = {
     "notify": lambda port, egress: websocket.connect(f"ws://a.example.com:{port}/", egress),
+    "webhook": lambda port, egress: list(webhook.WebhookChannel(f"http://a.example.com:{port}/", egress).send(MESSAGES)),
     "code": lambda port, egress: download(f"https://a.example.com:{port}/double.py", egress),
     **{name: partial(open_pipe, name) for name in ("iotdb-thrift-sink", "kafka-sink", "mqtt-sink")},
 }

@@ -87,10 +87,11 @@ def test_each_origin_of_a_virtual_table_has_a_task(readings: headrace.Connection
     assert len(set(select(readings, "task_id", "ins_stream_tasks"))) == 3
 
 
-def test_addresses_of_notifications_are_shown_without_their_secrets(readings: headrace.Connection) -> None:
+@pytest.mark.parametrize("scheme", ["wss", "https"])
+def test_addresses_of_notifications_are_shown_without_their_secrets(readings: headrace.Connection, scheme: str) -> None:
     sql = (
         "create stream s into o as select _wstart, count(*) n from readings partition by tbname interval(1m) "
-        "notify ('wss://user:password@h.example/a?token=secret') on ('window_close')"
+        f"notify ('{scheme}://user:password@h.example/a?token=secret') on ('window_close')"
     )
     readings.execute(sql)
     catalog = readings.session.context.catalog

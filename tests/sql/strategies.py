@@ -304,7 +304,7 @@ target_tags = _tuples(columns.map(lambda column: model.TargetTag(column, column.
 )
 notifications = st.builds(
     Notification,
-    st.lists(st.sampled_from(["ws://localhost:8080/a?b=c", "wss://[::1]/its"]), min_size=1, unique=True).map(tuple),
+    st.lists(st.sampled_from(["ws://localhost:8080/a?b=c", "wss://[::1]/its", "HTTPS://h/a"]), min_size=1, unique=True).map(tuple),
     st.lists(st.sampled_from(SUBSCRIBABLE_EVENTS), min_size=1, unique=True).map(tuple),
     st.sampled_from(FailurePolicy),
     st.booleans(),

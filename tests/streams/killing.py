@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,8 @@ from typing import Any, Final
 from headrace.model.failpoints import FailpointError, calling
 from headrace.streams.definition.define import StreamPlan
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, Row, StreamEnvironment
+from tests.streams.receiving import ReceivingServer
+from tests.streams.webhook_server import WebhookServer
 from tests.streams.websocket_server import WebSocketServer
 from tests.support.waiting import wait_until
 
@@ -93,7 +96,7 @@ class StreamRun:
 
     env: StreamEnvironment
     plan: StreamPlan
-    server: WebSocketServer
+    server: ReceivingServer
     epoch: int = 0
 
     def settle(self, kills: Sequence[Kill] = ()) -> list[Kill]:
@@ -146,13 +149,14 @@ class StreamRun:
 
 @contextmanager
 def open_runs(env: StreamEnvironment, names: Sequence[str]) -> Iterator[list[StreamRun]]:
-    """Yield runs of streams over an empty `readings`."""
+    """Yield runs of streams over an empty `readings`. Some notify a WebSocket server, the others a webhook."""
     with ExitStack() as stack:
-        server = WebSocketServer()
-        server.start()
-        stack.callback(server.stop)
+        servers: list[ReceivingServer] = [WebSocketServer(), WebhookServer()]
+        for server in servers:
+            server.start()
+            stack.callback(server.stop)
         runs = []
-        for name in names:
+        for name, server in zip(names, itertools.cycle(servers), strict=False):
             own = StreamEnvironment(env.context, env.database, table=env.table, subtables=env.subtables)
             stack.callback(own.restart_after_failure)
             notify = "" if name == "rows" else NOTIFY.format(url=server.url)

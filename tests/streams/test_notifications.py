@@ -1,7 +1,8 @@
-"""Notifications: WebSocket servers get exactly the events of the committed micro-batches, in order."""
+"""Notifications: servers get exactly the events of the committed micro-batches, in order."""
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +22,9 @@ from headrace.streams.sinks.outbox import OutboxSink
 from headrace.streams.windows import retention
 from tests.streams.effort import EXAMPLES, drawn
 from tests.streams.environment import MICRO_BATCH_FAILPOINTS, START, Row, StreamEnvironment, millis
+from tests.streams.receiving import ReceivingServer
 from tests.streams.scenarios import scale
+from tests.streams.webhook_server import WebhookServer
 from tests.streams.websocket_server import WebSocketServer
 from tests.support.waiting import wait_until
 
@@ -30,15 +33,20 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(900, 20 * EXAMPLES))]
 OPEN, CLOSE, INVALIDATION = "WINDOW_OPEN", "WINDOW_CLOSE", "WINDOW_INVALIDATION"
 
 
+SERVERS: dict[str, type[ReceivingServer]] = {"ws": WebSocketServer, "http": WebhookServer}
+OUTBOX_FAILPOINTS = ("outbox.sent", "outbox.removed")
+of_each_protocol = pytest.mark.parametrize("server", SERVERS, indirect=True)
+
+
 @pytest.fixture
-def server() -> Iterator[WebSocketServer]:
-    made = WebSocketServer()
+def server(request: pytest.FixtureRequest) -> Iterator[ReceivingServer]:
+    made = SERVERS[getattr(request, "param", "ws")]()
     made.start()
     yield made
     made.stop()
 
 
-def notify(server: WebSocketServer, *, events: str = "'window_open', 'window_close'", options: str = "") -> str:
+def notify(server: ReceivingServer, *, events: str = "'window_open', 'window_close'", options: str = "") -> str:
     return f" notify ('{server.url}') on ({events}) {options}"
 
 
@@ -53,7 +61,7 @@ def brief(event: dict[str, Any]) -> tuple[Any, ...]:
     return event["eventType"], event["windowStart"] - START, None if end is None else end - START, result.get("n")
 
 
-def run(env: StreamEnvironment, server: WebSocketServer, query: str, writes: list[list[Row]], options: str = "") -> list[Any]:
+def run(env: StreamEnvironment, server: ReceivingServer, query: str, writes: list[list[Row]], options: str = "") -> list[Any]:
     """Create a stream, write, and return its events."""
     env.create(f"create stream s {options} into t as {query}" + notify(server))
     for write in writes:
@@ -62,7 +70,7 @@ def run(env: StreamEnvironment, server: WebSocketServer, query: str, writes: lis
     return server.events()
 
 
-def test_a_message_has_the_fields_that_tdengine_sends(env: StreamEnvironment, server: WebSocketServer) -> None:
+def test_a_message_has_the_fields_that_tdengine_sends(env: StreamEnvironment, server: ReceivingServer) -> None:
     query = "select _wstart, count(*) n, max(b) top, avg(a) mean, last(ts) seen from readings partition by tbname interval(10s)"
     plan = env.create(f"create stream s into t as {query}" + notify(server))
     env.insert([("d0", 1_000, 4, 'a "b"'), ("d0", 12_000, None, None)])
@@ -74,11 +82,14 @@ def test_a_message_has_the_fields_that_tdengine_sends(env: StreamEnvironment, se
     assert [list(stream) for stream in message["streams"]] == [["streamName", "database", "events"]]
     first, close, second = message["streams"][0]["events"]
     uid = env.catalog.subtables.get("db", "d0").uid
-    assert list(first) == ["eventType", "eventTime", "windowId", "windowUid", "windowType", "groupId", "windowStart", "tableName"]
+    assert list(first) == [
+        *("eventType", "eventTime", "windowId", "windowUid", "windowType", "groupId", "tags", "windowStart", "tableName")
+    ]
     assert list(close) == [*list(first)[:-1], "windowEnd", "result", "tableName"]
     assert [event["eventType"] for event in (first, close, second)] == [OPEN, CLOSE, OPEN]
     assert {event["windowType"] for event in (first, close, second)} == {"Time"}
     assert {event["groupId"] for event in (first, close, second)} == {str(uid)}
+    assert [event["tags"] for event in (first, close, second)] == [{"tbname": "d0"}] * 3
     assert first["windowId"] == close["windowId"] != second["windowId"]
     assert [event["windowUid"] for event in (first, close)] == [f"db.s/{first['windowId']}"] * 2
     assert (close["windowStart"], close["windowEnd"]) == (START, START + 10_000)
@@ -87,7 +98,7 @@ def test_a_message_has_the_fields_that_tdengine_sends(env: StreamEnvironment, se
 
 
 def test_all_messages_of_a_micro_batch_are_encoded_by_one_database(
-    env: StreamEnvironment, server: WebSocketServer, monkeypatch: pytest.MonkeyPatch
+    env: StreamEnvironment, server: ReceivingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = []
 
@@ -108,7 +119,18 @@ def test_all_messages_of_a_micro_batch_are_encoded_by_one_database(
     assert len(opened) == 1
 
 
-def test_a_state_window_tells_the_states_around_it(env: StreamEnvironment, server: WebSocketServer) -> None:
+def test_an_event_has_the_values_of_its_group(env: StreamEnvironment, server: ReceivingServer) -> None:
+    query = "select _wstart, count(*) n from readings partition by tbname sensor, g, b interval(10s)"
+    env.create(f"create stream s trigger at_once into t as {query}" + notify(server))
+    env.insert([("d0", 0, 1, "x"), ("d2", 0, 1, None)])
+    env.settle()
+    assert sorted((event["tags"] for event in server.events() if event["eventType"] == CLOSE), key=repr) == [
+        {"sensor": "d0", "g": 1, "b": "x"},
+        {"sensor": "d2", "g": 2, "b": None},
+    ]
+
+
+def test_a_state_window_tells_the_states_around_it(env: StreamEnvironment, server: ReceivingServer) -> None:
     query = "select _wstart, count(*) n from readings partition by tbname state_window(a)"
     events = run(env, server, query, [[("d0", 0, 1, None)], [("d0", 1_000, 2, None)], [("d0", 2_000, 3, None)]])
     assert [brief(event) for event in events] == [
@@ -131,7 +153,7 @@ def test_a_state_window_tells_the_states_around_it(env: StreamEnvironment, serve
     [("max_delay 5s", "state_window(a)", 0), ("max_delay 5s", "interval(5s)", 5000), ("force_window_close", "interval(5s)", 5000)],
 )
 def test_a_window_that_the_clock_writes_is_sent(
-    env: StreamEnvironment, server: WebSocketServer, trigger: str, window: str, end: int
+    env: StreamEnvironment, server: ReceivingServer, trigger: str, window: str, end: int
 ) -> None:
     query = f"select _wstart, count(*) n from readings partition by tbname {window}"
     run(env, server, query, [[("d0", 0, 1, None)]], f"trigger {trigger}")
@@ -142,7 +164,7 @@ def test_a_window_that_the_clock_writes_is_sent(
 
 @pytest.mark.parametrize("trigger", ["max_delay 5s", "force_window_close"])
 def test_a_clock_that_is_set_back_neither_loses_nor_repeats_an_event(
-    env: StreamEnvironment, server: WebSocketServer, trigger: str
+    env: StreamEnvironment, server: ReceivingServer, trigger: str
 ) -> None:
     query = "select _wstart, count(*) n from readings partition by tbname interval(5s)"
     run(env, server, query, [[("d0", 0, 1, None)]], f"trigger {trigger}")
@@ -159,7 +181,7 @@ def test_a_clock_that_is_set_back_neither_loses_nor_repeats_an_event(
     ]
 
 
-def test_an_event_window_tells_what_started_and_ended_it(env: StreamEnvironment, server: WebSocketServer) -> None:
+def test_an_event_window_tells_what_started_and_ended_it(env: StreamEnvironment, server: ReceivingServer) -> None:
     query = "select _wstart, count(*) n from readings partition by tbname event_window start with a > 5 and g > 0 end with b = 'x'"
     writes: list[list[Row]] = [
         [("d0", 0, 1, "x")],
@@ -184,7 +206,7 @@ def test_an_event_window_tells_what_started_and_ended_it(env: StreamEnvironment,
     ],
 )
 def test_sessions_and_count_windows_end_at_their_last_row(
-    env: StreamEnvironment, server: WebSocketServer, window: str, type_: str, expected: list[Any]
+    env: StreamEnvironment, server: ReceivingServer, window: str, type_: str, expected: list[Any]
 ) -> None:
     query = f"select _wstart, count(*) n from readings partition by tbname {window}"
     rows: list[Row] = [("d0", 0, 1, None), ("d0", 1_000, 1, None), ("d0", 5_000, 1, None)]
@@ -193,7 +215,7 @@ def test_sessions_and_count_windows_end_at_their_last_row(
     assert {event["windowType"] for event in events} == {type_}
 
 
-def test_each_result_of_at_once_closes_and_a_lost_one_invalidates(env: StreamEnvironment, server: WebSocketServer) -> None:
+def test_each_result_of_at_once_closes_and_a_lost_one_invalidates(env: StreamEnvironment, server: ReceivingServer) -> None:
     query = "select _wstart, count(*) n from readings interval(10s)"
     env.create(f"create stream s trigger at_once ignore update 0 into t as {query}" + notify(server))
     env.insert([("d0", 0, 1, None)])
@@ -213,7 +235,7 @@ def test_each_result_of_at_once_closes_and_a_lost_one_invalidates(env: StreamEnv
 
 @pytest.mark.parametrize("trigger", ["at_once", "max_delay 5s", "window_close", "continuous_window_close"])
 def test_a_close_can_mean_the_end_of_the_window_whatever_the_trigger(
-    env: StreamEnvironment, server: WebSocketServer, trigger: str
+    env: StreamEnvironment, server: ReceivingServer, trigger: str
 ) -> None:
     query = "select _wstart, count(*) n from readings partition by tbname interval(10s)"
     env.create(f"create stream s trigger {trigger} into t as {query}" + notify(server, options="on_close end"))
@@ -229,7 +251,7 @@ def test_a_close_can_mean_the_end_of_the_window_whatever_the_trigger(
     ]
 
 
-def test_a_window_that_has_ended_closes_again_when_its_result_changes(env: StreamEnvironment, server: WebSocketServer) -> None:
+def test_a_window_that_has_ended_closes_again_when_its_result_changes(env: StreamEnvironment, server: ReceivingServer) -> None:
     query = "select _wstart, count(*) n from readings partition by tbname session(ts, 5s)"
     options = "trigger at_once ignore expired 0 ignore update 0"
     env.create(f"create stream s {options} into t as {query}" + notify(server, events="'window_close'", options="on_close end"))
@@ -256,7 +278,7 @@ def test_a_window_that_has_ended_closes_again_when_its_result_changes(env: Strea
     ],
 )
 def test_a_session_that_merges_with_another_one_is_invalidated(
-    env: StreamEnvironment, server: WebSocketServer, trigger: str, writes: list[int], expected: list[tuple[str, int]]
+    env: StreamEnvironment, server: ReceivingServer, trigger: str, writes: list[int], expected: list[tuple[str, int]]
 ) -> None:
     query = "select _wstart, count(*) n from readings partition by tbname session(ts, 5s)"
     rows: list[list[Row]] = [[("d0", second * 1_000, 1, None)] for second in writes]
@@ -270,7 +292,7 @@ def test_a_session_that_merges_with_another_one_is_invalidated(
 
 
 def test_a_window_that_has_left_the_state_is_invalidated_if_it_had_a_result(
-    env: StreamEnvironment, server: WebSocketServer, monkeypatch: pytest.MonkeyPatch
+    env: StreamEnvironment, server: ReceivingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "MAX_CLOSED_WINDOWS", 2)
     env.insert([("d0", -50_000, 1, None)])
@@ -287,7 +309,7 @@ def test_a_window_that_has_left_the_state_is_invalidated_if_it_had_a_result(
     assert len(env.results(plan)) == 11
 
 
-def test_only_the_events_that_are_asked_for_are_sent(env: StreamEnvironment, server: WebSocketServer) -> None:
+def test_only_the_events_that_are_asked_for_are_sent(env: StreamEnvironment, server: ReceivingServer) -> None:
     query = "select _wstart, count(*) n from readings interval(10s)"
     env.create(f"create stream s trigger at_once into t as {query}" + notify(server, events="'window_open'"))
     env.insert([("d0", 0, 1, None)])
@@ -312,10 +334,16 @@ EXPECTED = [
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # commits of the delivering thread fail too
 @pytest.mark.parametrize(
-    ("point", "passage"), [(point, passage) for point in MICRO_BATCH_FAILPOINTS for passage in drawn([1, 2], f"events at {point}")]
+    ("point", "passage", "server"),
+    [
+        (point, passage, server)
+        for point in (*MICRO_BATCH_FAILPOINTS, *OUTBOX_FAILPOINTS)
+        for passage, server in drawn(list(itertools.product([1, 2], SERVERS)), f"events at {point}")
+    ],
+    indirect=["server"],
 )
 def test_a_driver_that_dies_anywhere_sends_the_events_of_its_commits_once(
-    env: StreamEnvironment, server: WebSocketServer, point: str, passage: int
+    env: StreamEnvironment, server: ReceivingServer, point: str, passage: int
 ) -> None:
     env.create(f"create stream s into t as {QUERY}" + notify(server))
     for write in WRITES:
@@ -332,7 +360,8 @@ def test_a_driver_that_dies_anywhere_sends_the_events_of_its_commits_once(
     assert [brief(event) for event in server.events()] == EXPECTED
 
 
-def test_a_stream_goes_on_while_its_receiver_is_away_and_sends_all_later(env: StreamEnvironment, server: WebSocketServer) -> None:
+@of_each_protocol
+def test_a_stream_goes_on_while_its_receiver_is_away_and_sends_all_later(env: StreamEnvironment, server: ReceivingServer) -> None:
     plan = env.create(f"create stream s into t as {QUERY}" + notify(server))
     env.insert(WRITES[0])
     env.settle()
@@ -347,13 +376,14 @@ def test_a_stream_goes_on_while_its_receiver_is_away_and_sends_all_later(env: St
     assert [brief(event) for event in server.events()] == EXPECTED
 
 
+@of_each_protocol
 def test_a_receiver_that_is_down_with_on_failure_pause_holds_its_own_stream_only(
-    env: StreamEnvironment, server: WebSocketServer, monkeypatch: pytest.MonkeyPatch
+    env: StreamEnvironment, server: ReceivingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     defaults = OutboxSink.__init__.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "max_backlog", 1)
-    down = WebSocketServer()
+    down = type(server)()
     held = env.create(f"create stream s into t as {QUERY}" + notify(down, options="on_failure pause"))
     silent = env.create(f"create stream u into v as {QUERY}")
     heard = env.create(f"create stream w into x as {QUERY}" + notify(server, options="on_failure pause"))
@@ -379,8 +409,9 @@ def test_a_receiver_that_is_down_with_on_failure_pause_holds_its_own_stream_only
     down.stop()
 
 
-def test_messages_to_a_receiver_that_is_away_can_be_dropped(env: StreamEnvironment, server: WebSocketServer) -> None:
-    other = WebSocketServer()
+@of_each_protocol
+def test_messages_to_a_receiver_that_is_away_can_be_dropped(env: StreamEnvironment, server: ReceivingServer) -> None:
+    other = type(server)()
     sql = f"create stream s into t as {QUERY} notify ('{other.url}', '{server.url}') on ('window_open') on_failure drop"
     env.create(sql)
     for write in WRITES:
@@ -390,8 +421,9 @@ def test_messages_to_a_receiver_that_is_away_can_be_dropped(env: StreamEnvironme
     assert other.received == []
 
 
-def test_one_receiver_gets_nothing_again_because_another_fails(env: StreamEnvironment, server: WebSocketServer) -> None:
-    other = WebSocketServer()
+@of_each_protocol
+def test_one_receiver_gets_nothing_again_because_another_fails(env: StreamEnvironment, server: ReceivingServer) -> None:
+    other = type(server)()
     plan = env.create(
         f"create stream s into t as {QUERY} notify ('{server.url}', '{other.url}') on ('window_open', 'window_close')"
     )
@@ -404,7 +436,7 @@ def test_one_receiver_gets_nothing_again_because_another_fails(env: StreamEnviro
     assert len(server.received) == len(other.received) == 1
 
 
-def test_a_notification_needs_a_window(env: StreamEnvironment, server: WebSocketServer) -> None:
+def test_a_notification_needs_a_window(env: StreamEnvironment, server: ReceivingServer) -> None:
     with pytest.raises(InvalidStreamError, match="NOTIFY sends events of windows"):
         env.create("create stream s trigger at_once into t as select ts, a from readings partition by tbname" + notify(server))
 
@@ -430,7 +462,7 @@ WINDOWS = ["interval(10s)", "session(ts, 3s)", "state_window(a)", "event_window 
 @settings(max_examples=scale(4), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_closed_and_invalidated_windows_are_the_rows_of_the_target(
-    env: StreamEnvironment, server: WebSocketServer, window: str, data: st.DataObject
+    env: StreamEnvironment, server: ReceivingServer, window: str, data: st.DataObject
 ) -> None:
     trigger = data.draw(st.sampled_from(["at_once", "window_close"]))
     options = f"trigger {trigger} ignore update 0 ignore expired 0"

@@ -12,8 +12,8 @@ import pytest
 from headrace.history.backfill import fill_history
 from headrace.model.failpoints import FailpointError, armed
 from tests.streams.environment import START, Row, StreamEnvironment
+from tests.streams.receiving import ReceivingServer
 from tests.streams.test_notifications import CLOSE, OPEN, QUERY, brief, notify, server
-from tests.streams.websocket_server import WebSocketServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ HISTORY: list[Row] = [("d0", 0, 1, "x"), ("d0", 1_000, 2, None), ("d0", 12_000, 
 @pytest.mark.parametrize("window", ["interval(10s)", "state_window(a)", "event_window start with a > 0 end with b = 'x'"])
 @pytest.mark.parametrize("fault", ["", "history.commit:1:raise"])
 def test_the_history_is_sent_before_live_windows_if_asked_for(
-    env: StreamEnvironment, server: WebSocketServer, window: str, fault: str
+    env: StreamEnvironment, server: ReceivingServer, window: str, fault: str
 ) -> None:
     query = f"select _wstart, count(*) n from readings partition by tbname {window}"
     env.insert(HISTORY)
@@ -55,7 +55,7 @@ def test_the_history_is_sent_before_live_windows_if_asked_for(
 
 
 def test_a_large_history_is_sent_once_however_spark_divides_it(
-    env: StreamEnvironment, server: WebSocketServer, spark: SparkSession
+    env: StreamEnvironment, server: ReceivingServer, spark: SparkSession
 ) -> None:
     env.context = replace(env.context, settings=env.context.settings.replace({"driver_rows": 2}))
     env.insert([(name, second * 1_000, 1, "x") for name in ("d0", "d1", "d2") for second in range(0, 60, 10)])
@@ -84,7 +84,7 @@ def shuffled(spark: SparkSession, partitions: int) -> Iterator[None]:
             spark.conf.set(name, str(previous))
 
 
-def test_the_history_is_not_sent_unless_asked_for(env: StreamEnvironment, server: WebSocketServer) -> None:
+def test_the_history_is_not_sent_unless_asked_for(env: StreamEnvironment, server: ReceivingServer) -> None:
     env.insert(HISTORY)
     plan = env.create(f"create stream s fill_history 1 into t as {QUERY}" + notify(server))
     fill_history(env.context, plan.id)

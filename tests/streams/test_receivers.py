@@ -25,10 +25,13 @@ from headrace.runtime.job_host import JobHost
 from headrace.settings import load
 from headrace.storage.delta.outbox import Message
 from headrace.streams.notifications import websocket
-from headrace.streams.notifications.websocket import WebSocketSender
+from headrace.streams.notifications.sender import NotificationSender
+from headrace.streams.notifications.websocket import WebSocketChannel
 from headrace.streams.runner import StreamRunner
 from headrace.streams.sinks.notifying import NotifyingSink
 from tests.streams.environment import StreamEnvironment
+from tests.streams.receiving import ReceivingServer
+from tests.streams.test_notifications import SERVERS
 from tests.streams.websocket_server import WebSocketServer
 from tests.support.waiting import wait_until
 
@@ -74,9 +77,9 @@ def background() -> Iterator[Callable[..., Future[Any]]]:
     pool.shutdown(wait=False)
 
 
-def sender(*urls: str, policy: FailurePolicy = FailurePolicy.PAUSE, hosts: str = "*") -> WebSocketSender:
+def sender(*urls: str, policy: FailurePolicy = FailurePolicy.PAUSE, hosts: str = "*") -> NotificationSender:
     egress = EgressPolicy(load(egress=hosts), lambda: False)
-    return WebSocketSender(Notification(urls, (EventType.WINDOW_OPEN,), policy), egress)
+    return NotificationSender(Notification(urls, (EventType.WINDOW_OPEN,), policy), egress)
 
 
 def test_a_receiver_that_stops_reading_fails_the_send(
@@ -106,8 +109,9 @@ def test_messages_do_not_follow_a_redirect() -> None:
     assert target.received == []
 
 
-def test_messages_go_to_allowed_hosts_only() -> None:
-    server = WebSocketServer()
+@pytest.mark.parametrize("kind", SERVERS.values(), ids=SERVERS)
+def test_messages_go_to_allowed_hosts_only(kind: type[ReceivingServer]) -> None:
+    server = kind()
     server.start()
     try:
         with pytest.raises(EgressDeniedError, match="HEADRACE_EGRESS"):
@@ -128,7 +132,7 @@ def test_a_stream_whose_receiver_has_stopped_reading_is_paused_without_waiting(
     sink = sink_of(pollers)
     sink._append(tuple(message.payload for message in MANY), Position(1, offline_env.record(plan).offsets or {}))
     sender = sink._outbox.deliverer._send
-    assert isinstance(sender, WebSocketSender)
+    assert isinstance(sender, NotificationSender)
     wait_until(lambda: is_blocked(sender), "the send to block")
     offline_env.catalog.jobs.set_desired(plan.id, DesiredState.PAUSED)
     paused = background(pollers.reconcile, offline_env.catalog.jobs.all())
@@ -137,10 +141,11 @@ def test_a_stream_whose_receiver_has_stopped_reading_is_paused_without_waiting(
     assert pollers.running == set()
 
 
+@pytest.mark.parametrize("scheme", SERVERS)
 def test_neither_logs_nor_events_have_the_token_of_an_address(
-    offline_env: StreamEnvironment, caplog: pytest.LogCaptureFixture
+    offline_env: StreamEnvironment, caplog: pytest.LogCaptureFixture, scheme: str
 ) -> None:
-    plan = offline_env.create(f"{COUNTS} notify ('ws://h/pa55?token=pa55') on ('window_open')")
+    plan = offline_env.create(f"{COUNTS} notify ('{scheme}://h/pa55?token=pa55') on ('window_open')")
     settings = offline_env.context.settings.replace({"egress": "none"})
     pollers = offline_env.pollers = JobHost(Driving(replace(offline_env.context, settings=settings)))
     pollers.reconcile(offline_env.catalog.jobs.all())
@@ -160,10 +165,11 @@ def sink_of(pollers: JobHost) -> NotifyingSink:
     return job.runner.sink
 
 
-def is_blocked(sender: WebSocketSender) -> bool:
+def is_blocked(sender: NotificationSender) -> bool:
     """Return True if the sender keeps the lock of its connection, as while a write blocks."""
     (receiver,) = sender._receivers
-    connection = receiver.connection
+    assert isinstance(receiver.channel, WebSocketChannel)
+    connection = receiver.channel.connection
     return connection is not None and all(locked_for_a_moment(connection) for _ in range(5))
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterator
-from http.client import HTTPException, HTTPMessage, HTTPResponse, HTTPSConnection
-from typing import IO, Any, Final
+from http.client import HTTPException, HTTPMessage, HTTPResponse
+from typing import IO, Final
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, OpenerDirector, Request
 
 from headrace.code.permitted import limited
 from headrace.egress import EgressPolicy, Endpoint, EndpointKind
+from headrace.egress_http import checked_opener
 from headrace.errors import ProgrammingError, StorageError
 from headrace.settings import Settings
 
@@ -39,35 +39,6 @@ class AllowedRedirects(HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-class CheckedConnection(HTTPSConnection):
-    """A connection to an address that is allowed. A proxy of the environment decides which addresses it reaches."""
-
-    def __init__(self, host: str, *, uri: str, egress: EgressPolicy, **options: Any) -> None:
-        super().__init__(host, **options)
-        self._uri, self._egress = uri, egress
-
-    def connect(self) -> None:
-        """Connect, and encrypt."""
-        if self._tunnel_host is None:  # type: ignore[attr-defined]  # not in the stubs
-            self._create_connection = self._connect_checked
-        super().connect()
-
-    def _connect_checked(self, _: object, timeout_s: float, *__: object) -> socket.socket:
-        return self._egress.connect(Endpoint(EndpointKind.CODE, self._uri), timeout_s)
-
-
-class CheckedHandler(HTTPSHandler):
-    """Opens such connections."""
-
-    def __init__(self, egress: EgressPolicy) -> None:
-        super().__init__()
-        self._egress = egress
-
-    def https_open(self, req: Request) -> HTTPResponse:
-        """Send a request."""
-        return self.do_open(CheckedConnection, req, uri=req.full_url, egress=self._egress)  # type: ignore[arg-type]
-
-
 def download(uri: str, egress: EgressPolicy) -> bytes:
     """Return the content at an `https:` URI.
 
@@ -78,7 +49,7 @@ def download(uri: str, egress: EgressPolicy) -> bytes:
     """
     settings = egress.settings
     deadline = time.monotonic() + settings.code_download_timeout_s
-    opener = build_opener(CheckedHandler(egress), ProxyHandler, AllowedRedirects(egress))
+    opener = checked_opener(EndpointKind.CODE, egress, AllowedRedirects(egress))
     try:
         with _open(opener, uri, settings.code_download_timeout_s) as response:
             return limited(_parts(response, uri, deadline), uri, settings.code_max_bytes)

@@ -57,7 +57,7 @@ class Endpoint:
         return cls(kind, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
 
     def __str__(self) -> str:
-        return f"{self.kind} {masked(self.target)}"
+        return masked(f"{self.kind} {self.target}")
 
 
 @dataclass(frozen=True, slots=True)

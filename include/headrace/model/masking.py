@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-ADDRESS: Final = re.compile(r"""(?i)\b(wss?://)([^\s'"/?#@]*@)?([^\s'"/?#@]*/?)([^\s'"]*)""")
+REST_OF_ADDRESS: Final = r"""://)([^\s'"/?#@]*@)?([^\s'"/?#@]*/?)([^\s'"]*)"""
+ADDRESS: Final = re.compile(rf"(?i)\b(wss?{REST_OF_ADDRESS}")
 """An address in a text, which is between quotes or spaces: scheme, user, host with slash, and the rest."""
+RECEIVER: Final = re.compile(rf"(?i)\b((?:ws|http)s?{REST_OF_ADDRESS}")
+"""Such an address in a text about notifications, whose webhooks have secrets too."""
+NOTIFY: Final = re.compile(r"(?i)\bnotify\b")
 ATTRIBUTE: Final = re.compile(r"""((['"])([^'"]{1,100})\2\s*=\s*)(?:(')((?:[^']|'')*)|(")((?:[^"]|"")*))""")
 """The beginning of `'key' = 'value'`: all before the value with the key in it, and the value after one of both quotes."""
 SECRET_KEY: Final = re.compile(
@@ -26,10 +30,11 @@ QUOTED: Final = re.compile(r"""(')((?:[^']|'')*)('?)|(")((?:[^"]|"")*)("?)""")
 def masked(text: str) -> str:
     """Return a text of the same length with stars for what may be secret.
 
-    That is all but scheme and host of each WebSocket address, the values of attributes such as `'password' = '…'`, and texts in
-    CREATE USER and ALTER USER.
+    That is all but scheme and host of each WebSocket address, and in texts with NOTIFY of each webhook, the values of attributes
+    such as `'password' = '…'`, and texts in CREATE USER and ALTER USER.
     """
-    return ADDRESS.sub(_mask_address, ATTRIBUTE.sub(_mask_attribute, _mask_user(text)))
+    address = RECEIVER if NOTIFY.search(text) else ADDRESS
+    return address.sub(_mask_address, ATTRIBUTE.sub(_mask_attribute, _mask_user(text)))
 
 
 def _mask_user(text: str) -> str:

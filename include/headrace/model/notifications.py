@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from headrace.model.egress import Endpoint, EndpointKind
+
+WEBSOCKET_SCHEMES: Final = ("ws", "wss")
+WEBHOOK_SCHEMES: Final = ("http", "https")
 
 
 class EventType(StrEnum):
@@ -42,7 +46,7 @@ class ClosePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """`NOTIFY (…) ON (…)` of a stream. Each WebSocket address gets all messages; `history` is whether also those of the history."""
+    """`NOTIFY (…) ON (…)` of a stream. Each address gets all messages; `history` is whether also those of the history."""
 
     urls: tuple[str, ...]
     events: tuple[EventType, ...]

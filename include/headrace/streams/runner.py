@@ -154,8 +154,8 @@ class StreamRunner(Runner):
         return self._state
 
     def is_due(self) -> bool:
-        """Return True if the clock or the user has asked for a micro-batch, or it is time to retry recording progress."""
-        return self.is_woken() or self.is_record_due() or self.is_request_due()
+        """Return True if the clock or the user has asked for a micro-batch, the sink has failed, or progress is to be recorded."""
+        return self.sink.failure() is not None or self.is_woken() or self.is_record_due() or self.is_request_due()
 
     def is_woken(self) -> bool:
         now = self.context.clock.now()
@@ -269,6 +269,9 @@ class StreamRunner(Runner):
 
     def advance(self) -> Advance:
         """Handle the next micro-batch if there is one and the user still wants the stream to run."""
+        failure = self.sink.failure()
+        if failure is not None:
+            raise failure
         state = self.state
         if self.is_request_due():
             return self._serve_request()

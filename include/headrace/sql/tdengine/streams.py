@@ -9,7 +9,15 @@ from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from headrace.errors import InvalidStreamError
-from headrace.model.notifications import SUBSCRIBABLE_EVENTS, ClosePolicy, EventType, FailurePolicy, Notification
+from headrace.model.notifications import (
+    SUBSCRIBABLE_EVENTS,
+    WEBHOOK_SCHEMES,
+    WEBSOCKET_SCHEMES,
+    ClosePolicy,
+    EventType,
+    FailurePolicy,
+    Notification,
+)
 from headrace.model.queries import Query
 from headrace.model.spans import Span
 from headrace.model.statements import AlterStream, CreateStream, ResumeStream, Statement, TargetColumn, TargetTag
@@ -17,8 +25,8 @@ from headrace.model.streams import ErrorPolicy, StreamOptions, TriggerMode
 from headrace.model.tables import Name
 from headrace.sql.tdengine.tables import TDengineTables
 
-MAX_URL_BYTES: Final = 127
-URL_SCHEMES: Final = ("ws", "wss")
+MAX_URL_BYTES: Final = dict.fromkeys(WEBSOCKET_SCHEMES, 127) | dict.fromkeys(WEBHOOK_SCHEMES, 2_000)
+"""The length of addresses by their schemes. Those of webhooks have long tokens."""
 UNESCAPED: Final = re.compile(r"""[^\s'"\\]+""")
 PARTS: Final = "CREATE STREAM name, options, INTO target (columns) TAGS (…) SUBTABLE (…) AS query NOTIFY (…)"
 PARTS_HINT: Final = f"write the parts of a stream in this order: {PARTS}"
@@ -188,10 +196,12 @@ class TDengineStreams(TDengineTables):
     def _parse_notification_url(self) -> str:
         token = self._token
         url = self._parse_string("an address in quotes")
-        if len(url.encode()) > MAX_URL_BYTES:
-            self._fail_invalid(f"the notification address is longer than {MAX_URL_BYTES} bytes", token, hint="shorten it")
-        if not is_websocket_url(url):
-            self._fail_invalid(f"invalid notification address {url!r}", token, hint="write ws://host:port/path or wss://…")
+        limit = MAX_URL_BYTES.get(url.partition(":")[0].lower())
+        if limit is None or not is_receiver_url(url):
+            hint = "write ws://host:port/path or wss://…, or for a webhook https://host/path or http://…"
+            self._fail_invalid(f"invalid notification address {url!r}", token, hint=hint)
+        if len(url.encode()) > limit:
+            self._fail_invalid(f"the notification address is longer than {limit} bytes", token, hint="shorten it")
         return url
 
     def _parse_event_type(self) -> EventType:
@@ -212,11 +222,11 @@ class TDengineStreams(TDengineTables):
         return options
 
 
-def is_websocket_url(url: str) -> bool:
-    """Return True if an address has a WebSocket scheme, a host, a valid port if any, and no quotes, spaces or backslashes."""
+def is_receiver_url(url: str) -> bool:
+    """Return True if an address has a host, a valid port if any, and no quotes, spaces or backslashes; of webhooks, only ASCII."""
     try:
         parts = urlsplit(url)
-        has_host = parts.scheme.lower() in URL_SCHEMES and bool(parts.hostname)
-        return has_host and (parts.port is None or parts.port > 0) and UNESCAPED.fullmatch(url) is not None
+        is_plain = parts.scheme in WEBSOCKET_SCHEMES or (url.isascii() and url.isprintable())
+        return bool(parts.hostname) and (parts.port is None or parts.port > 0) and UNESCAPED.fullmatch(url) is not None and is_plain
     except ValueError:
         return False

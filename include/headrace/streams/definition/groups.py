@@ -32,10 +32,11 @@ class GroupKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A key of a group: its column in the DataFrames, and its type."""
+    """A key of a group: its column in the DataFrames, its type, and the name of its item in PARTITION BY."""
 
     column: str
     type: DataType
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

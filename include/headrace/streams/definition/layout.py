@@ -328,7 +328,10 @@ def define_groups(statement: CreateStream, layout: Layout, plan: Plan) -> GroupR
         kind=GroupKind.ONE if not partition_keys else GroupKind.SUBTABLE if is_by_subtable else GroupKind.VALUES,
         database=layout.table.database,
         table=layout.table.name,
-        keys=tuple(KeyColumn(key.column, key.type) for key in partition_keys),
+        keys=tuple(
+            KeyColumn(key.column, key.type, item.name)
+            for key, item in zip(partition_keys, statement.query.partition_by, strict=True)
+        ),
         name=None if name is None else name.column,
         tags=tuple(TagSource(fill.tag.name, fill.tag.type, find_tag_column(fill, keys)) for fill in layout.tags),
         id_tag=layout.id_tag,

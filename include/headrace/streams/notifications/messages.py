@@ -20,6 +20,7 @@ from headrace.storage.sandbox import open_database
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.notifications.events import NEXT_STATE, PREVIOUS_STATE, WindowEvents
 from headrace.streams.sinks.target import TargetTable
+from headrace.streams.sinks.target_groups import plain
 from headrace.streams.windows.change_batch import to_numpy
 
 MAX_EVENTS_PER_MESSAGE: Final = 1_000
@@ -58,6 +59,8 @@ class MessageEncoder:
         size = windows.num_rows
         group_ids, names = self._target.groups.identify(windows)
         ids = window_ids(group_ids, to_numpy(windows[WSTART]).astype(np.int64))
+        precision, keys = self._plan.query.precision, self._plan.groups.keys
+        tags = {key.name: displayable(plain(windows[key.column]), precision) for key in keys}
         fields: Fields = {
             "eventType": constant(type_.value, size),
             "eventTime": constant(now, size),
@@ -65,6 +68,7 @@ class MessageEncoder:
             "windowUid": pc.binary_join_element_wise(f"{self._plan.database}.{self._plan.name}", ids, "/"),
             "windowType": constant(self._plan.query.kind.name, size),
             "groupId": pa.array(group_ids, pa.uint64()).cast(pa.string()),
+            **({"tags": struct(tags)} if tags else {}),
             "windowStart": self._to_target_ticks(windows[WSTART]),
         }
         if type_ is not EventType.WINDOW_OPEN:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from headrace.compute.plan import WSTART
 from headrace.compute.windows import key_columns
 from headrace.context import Context
+from headrace.errors import Error
 from headrace.model.notifications import Notification
 from headrace.model.positions import Position, latest
 from headrace.streams.batches import BatchResult
@@ -29,12 +30,12 @@ class NotifyingSink(Sink):
     """
 
     def __init__(self, context: Context, plan: StreamPlan, notification: Notification) -> None:
-        from headrace.streams.notifications.websocket import WebSocketSender
+        from headrace.streams.notifications.sender import NotificationSender
 
         self._context = context
         self._plan = plan
         self._table = table_sink_of(context, plan)
-        sender = WebSocketSender(notification, context.egress)
+        sender = NotificationSender(notification, context.egress)
         self._outbox = OutboxSink(
             context, plan.id, plan.source_ids, lambda result: result.messages, sender, report=self._report, disconnect=sender.close
         )
@@ -57,6 +58,9 @@ class NotifyingSink(Sink):
 
     def is_busy(self) -> bool:
         return self._outbox.is_busy()
+
+    def failure(self) -> Error | None:
+        return self._outbox.failure()
 
     def prepare(self, result: BatchResult, position: Position) -> BatchResult:
         if result.events is None:

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Final
 
 from headrace.context import Context
-from headrace.errors import FencedError
+from headrace.errors import FencedError, NotificationRejectedError
 from headrace.model.failpoints import FailpointError, failpoint
 from headrace.model.masking import masked
 from headrace.model.positions import Position, SourceId
@@ -31,7 +31,10 @@ MAX_PAUSE_S: Final = 5.0
 
 Encode = Callable[[BatchResult], Iterable[bytes]]
 Send = Callable[[Sequence[Message]], None]
-"""Delivers messages: returns once the receiver has them, raises if it may not have them. Must not block forever."""
+"""Delivers messages: returns once the receiver has them, raises if it may not have them. Must not block forever.
+
+All errors are followed by another attempt but `NotificationRejectedError`, which stops the job.
+"""
 Report = Callable[[str], None]
 """Records the first of consecutive failures to deliver."""
 
@@ -78,8 +81,11 @@ class OutboxSink(Sink):
         return self._outbox.backlog() < self._max_backlog
 
     def is_busy(self) -> bool:
-        """See `Sink`. True while messages are delivered, unless a receiver fails."""
-        return self.deliverer.is_busy
+        """See `Sink`. True while messages are delivered, unless a receiver fails; and until the job has seen a rejection."""
+        return self.deliverer.is_busy or self.deliverer.rejection is not None
+
+    def failure(self) -> NotificationRejectedError | None:
+        return self.deliverer.rejection
 
     def commit(self, result: BatchResult, position: Position, expected: int | None) -> bool:
         return self.append(list(self._encode(result)), position, expected)
@@ -114,6 +120,7 @@ class Deliverer:
         self._requested = 1
         self._completed = 0
         self.error: str | None = None
+        self.rejection: NotificationRejectedError | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -156,6 +163,10 @@ class Deliverer:
                     self._wake.wait()
             except FencedError as error:
                 logger.info("stopping delivery for %s: %s", self._outbox.job_id, error.message)
+                return
+            except NotificationRejectedError as error:
+                logger.warning("stopping delivery for %s: %s", self._outbox.job_id, error.message)
+                self.rejection = error
                 return
             except FailpointError:
                 raise

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.context import Context
+from headrace.errors import Error
 from headrace.model.positions import Position
 from headrace.storage import Bounds, Commit
 from headrace.storage.delta.spark_writes import staged_frame
@@ -41,6 +42,10 @@ class Sink(Protocol):
     def is_busy(self) -> bool:
         """Return True while background work is expected to end soon."""
         return False
+
+    def failure(self) -> Error | None:
+        """Return the error that has ended background work, and that a user has to fix; None if there is none."""
+        return None
 
     def prepare(self, result: BatchResult, position: Position) -> BatchResult:  # noqa: ARG002
         """Add the messages that `commit` will need to a result, so that the checkpoint holds them."""
