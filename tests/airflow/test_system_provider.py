@@ -6,9 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from headrace.cli.app import app
 from headrace.cli.doctor_airflow import check_airflow, check_components, check_pools, check_ports
-from headrace.runtime.dag_ids import BACKFILL_POOL, MAINTENANCE_DAG
+from headrace.runtime.dag_ids import BACKFILL_POOL, MAINTENANCE_DAG, SPARK_CONNECTION
+from headrace.settings import load
 from headrace.sql import lexical_rules_of
 from tests.airflow.own_dags import PAGE
 from tests.airflow.running import RunningSystem
@@ -52,6 +55,40 @@ def test_a_running_system_is_well(up: RunningSystem) -> None:
     assert "healthy" in check_components(settings)
     assert f"{BACKFILL_POOL} has 2 slots" in check_pools(settings)
     assert f"Airflow {settings.airflow_port} ours" in check_ports(settings)
+
+
+def test_an_airflow_that_a_user_has_is_set_up_once(up: RunningSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = {
+        "HEADRACE_HOME": str(up.settings.home_path),
+        "HEADRACE_AIRFLOW_URL": up.started.url,
+        "HEADRACE_AIRFLOW_USER": up.started.user,
+        "HEADRACE_AIRFLOW_PASSWORD": up.started.password,
+        **dict.fromkeys(("HEADRACE_BACKFILL_POOL", "HEADRACE_CQ_POOL"), "own"),
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    up.client._call("PATCH", f"/api/v2/dags/{MAINTENANCE_DAG}", json={"is_paused": True})
+    for options in (["--dry-run"], ["--dry-run"], []):
+        lines = run_setup(*options)
+        assert [line.removeprefix("would ").partition(", ")[0] for line in lines] == [
+            f"create the connection {SPARK_CONNECTION}",
+            "create the pool own",
+            f"unpause the DAG {MAINTENANCE_DAG}",
+        ]
+    assert run_setup()[0].endswith("needs no change")
+    assert "Airflow: 3.3" in CliRunner().invoke(app, ["status"]).stdout
+    up.client.set_connection(SPARK_CONNECTION, {"host": "elsewhere", "conn_type": "spark"}, exists=True)
+    assert [line.partition(",")[0] for line in run_setup()] == [f"update the connection {SPARK_CONNECTION}"]
+    connection = up.client.connection(SPARK_CONNECTION)
+    assert connection is not None
+    assert connection["host"] == load().spark_master
+
+
+def run_setup(*options: str) -> list[str]:
+    """Run the command, and return what it prints."""
+    result = CliRunner().invoke(app, ["airflow", "setup", *options])
+    assert result.exception is None, result.exception
+    return result.stdout.splitlines()
 
 
 def ended_tasks(system: RunningSystem, run_id: str, dag_id: str = DAG_ID) -> dict[str, str] | None:

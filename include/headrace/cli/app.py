@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 import headrace
-from headrace.cli import backfill, backup, docs, logs, monitoring, project, resident, system, top, users, verify
+from headrace.cli import airflow_setup, backfill, backup, docs, logs, monitoring, project, resident, system, top, users, verify
 from headrace.cli.console import out, progress_bar
 from headrace.cli.options import HOME_HELP, DatabaseName, DialectName, ExplainOnly, Home, format_example, open_connection
 from headrace.cli.output import Format, show_lines, show_table
@@ -179,4 +179,5 @@ COMMANDS: Final[dict[Callable[..., None], str]] = {
 for command, example in COMMANDS.items():
     app.command(epilog=format_example(example))(command)
 
+app.add_typer(airflow_setup.app)
 app.add_typer(users.app)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 
 from headrace.errors import ConfigurationError, OperationalError
-from headrace.runtime.airflow_versions import BELOW, MINIMUM, is_supported
 from headrace.runtime.processes import find_marked
 from headrace.settings import Settings
 
@@ -51,15 +50,9 @@ def check_airflow(settings: Settings) -> str:
     Raises:
         ConfigurationError: The version is not supported.
     """
+    from headrace.runtime.airflow_setup import check_version
 
-    def look(client: AirflowClient) -> str:
-        version = str(client.version()["version"])
-        if not is_supported(version):
-            hint = f"use Airflow {MINIMUM} to {BELOW} (exclusive)"
-            raise ConfigurationError(f"Airflow at {client.login.url} has the version {version}", hint=hint)
-        return f"{version} at {client.login.url}"
-
-    return with_airflow(settings, look)
+    return with_airflow(settings, lambda client: f"{check_version(client)} at {client.login.url}")
 
 
 def check_components(settings: Settings) -> str:
@@ -86,23 +79,35 @@ def check_pools(settings: Settings) -> str:
     Raises:
         ConfigurationError: A pool does not exist.
     """
+    from headrace.runtime.airflow_setup import used_pools
 
     def look(client: AirflowClient) -> str:
-        pools = {name: client.pool(name) for name in pool_names(settings)}
+        pools = {pool.name: client.pool(pool.name) for pool in used_pools(settings)}
         missing = [name for name, pool in pools.items() if pool is None]
         if missing:
-            hint = "create it, or name another by HEADRACE_BACKFILL_POOL or HEADRACE_CQ_POOL"
+            hint = "run `headrace airflow setup`, or name another by HEADRACE_BACKFILL_POOL or HEADRACE_CQ_POOL"
             raise ConfigurationError(f"Airflow has no pool {missing[0]}", hint=hint)
         return ", ".join(f"{name} has {pool['slots']} slots" for name, pool in pools.items() if pool is not None)
 
     return with_airflow(settings, look)
 
 
-def pool_names(settings: Settings) -> tuple[str, str]:
-    """Return the pools that DAGs use: those that `headrace up` creates, or in another Airflow those of the settings."""
-    from headrace.runtime.dag_ids import BACKFILL_POOL, QUERY_POOL
+def check_setup(settings: Settings) -> str:
+    """Return that an Airflow of the user has what DAGs need.
 
-    return (settings.backfill_pool, settings.cq_pool) if settings.airflow_url else (BACKFILL_POOL, QUERY_POOL)
+    Raises:
+        ConfigurationError: Something is missing or different.
+        OperationalError: The DAGs are not there.
+    """
+    from headrace.runtime.airflow_setup import needed_changes
+
+    def look(client: AirflowClient) -> str:
+        changes = [change.description for change in needed_changes(settings, client)]
+        if changes:
+            raise ConfigurationError(f"Airflow is not set up: {'; '.join(changes)}", hint="run `headrace airflow setup`")
+        return "has the connection, the pools and the DAGs"
+
+    return with_airflow(settings, look) if settings.airflow_url else "done by `headrace up`"
 
 
 def check_clocks(settings: Settings) -> str:
@@ -193,6 +198,7 @@ SYSTEM_CHECKS: Final[dict[str, Callable[[Settings], str]]] = {
     "Airflow": check_airflow,
     "components of Airflow": check_components,
     "pools": check_pools,
+    "setup of Airflow": check_setup,
     "clocks": check_clocks,
     "ports": check_ports,
 }

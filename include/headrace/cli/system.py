@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from headrace.runtime.activity import ReportedActivity
-    from headrace.runtime.embedded_airflow import Component
+    from headrace.runtime.embedded_airflow import Component, SystemStatus
     from headrace.runtime.supervision import Snapshot
     from headrace.settings import Settings
 
@@ -92,14 +92,11 @@ def status(home: Home = None) -> None:
     from headrace.settings import load
 
     settings = load(home=home)
-    airflow = embedded_airflow.status(settings)
+    is_well = show_external(settings) if settings.airflow_url else show_components(embedded_airflow.status(settings))
     context = open_context(settings)
     with context.catalog as catalog:
         state = read_present(context, settings.snode)
         histories = catalog.executions.histories()
-    out.print(f"Airflow: {airflow.url}" if airflow.url else "Airflow is not running: start it with `headrace up`", highlight=False)
-    if airflow.running:
-        show_table(("component", "process", "state", "log"), describe_components(airflow.components))
     remaining = find_obstacles(state, settings)
     for line in describe_live_snodes(state, settings, without_driver={obstacle.snode for obstacle in remaining}):
         out.print(line, style="green", markup=False, highlight=False)
@@ -107,8 +104,30 @@ def status(home: Home = None) -> None:
         show_table(JOB_COLUMNS, describe_jobs(state, histories, supervision.stale_after_ms(settings)))
     for obstacle in remaining:
         out.print(f"Not ready: {obstacle.text}", style="red", markup=False, highlight=False, soft_wrap=True)
-    if remaining or not airflow.healthy:
+    if remaining or not is_well:
         raise typer.Exit(1)
+
+
+def show_components(airflow: SystemStatus) -> bool:
+    """Show the Airflow of the home, and return whether it is healthy."""
+    out.print(f"Airflow: {airflow.url}" if airflow.url else "Airflow is not running: start it with `headrace up`", highlight=False)
+    if airflow.running:
+        show_table(("component", "process", "state", "log"), describe_components(airflow.components))
+    return airflow.healthy
+
+
+def show_external(settings: Settings) -> bool:
+    """Show the Airflow of the settings, and return whether it is healthy and set up."""
+    from headrace.cli.doctor_airflow import check_airflow, check_components, check_setup
+    from headrace.errors import Error
+
+    try:
+        out.print(f"Airflow: {check_airflow(settings)}; {check_components(settings)}", highlight=False, soft_wrap=True)
+        check_setup(settings)
+    except Error as error:
+        err.print(f"Not ready: {error.message} ({error.hint})", style="red", markup=False, highlight=False, soft_wrap=True)
+        return False
+    return True
 
 
 class Spinner:

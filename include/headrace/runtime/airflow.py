@@ -198,6 +198,20 @@ class AirflowClient:
         pool = self._call("GET", f"/api/v2/pools/{name}", accept=(200, 404))
         return pool if "slots" in pool else None
 
+    def connection(self, name: str) -> dict[str, Any] | None:
+        """Return Airflow's record of a connection in its database; None if there is none."""
+        connection = self._call("GET", f"/api/v2/connections/{name}", accept=(200, 404))
+        return connection if "conn_type" in connection else None
+
+    def dags(self, prefix: str) -> list[dict[str, Any]]:
+        """Return Airflow's records of the DAGs whose ids begin with a text, without stale ones."""
+        dags = self._pages("/api/v2/dags", {"dag_id_pattern": f"{prefix}%", "order_by": "dag_id"}, "dags")
+        return [dag for dag in dags if dag["dag_id"].startswith(prefix)]
+
+    def unpause(self, dag_id: str) -> None:
+        """Let a DAG run."""
+        self._call("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
+
     def health(self) -> dict[str, Any]:
         return dict(self._request("GET", "/api/v2/monitor/health", authorized=False).json())
 
@@ -208,6 +222,14 @@ class AirflowClient:
             f"{error.get('filename') or error.get('source')}: {error.get('stack_trace') or error.get('error')}"
             for error in (*dags, *plugins)
         ]
+
+    def set_connection(self, name: str, fields: Mapping[str, str | None], *, exists: bool) -> None:
+        """Create a connection, or set fields of one that exists; its other fields stay."""
+        body = {"connection_id": name, **fields}
+        if exists:
+            self._call("PATCH", f"/api/v2/connections/{name}", json=body, params={"update_mask": list(fields)})
+        else:
+            self._call("POST", "/api/v2/connections", json=body)
 
     def set_pool(self, name: str, slots: int, description: str) -> None:
         body = {"name": name, "slots": slots, "description": description, "include_deferred": False}
@@ -225,7 +247,7 @@ class AirflowClient:
     def _pages(self, path: str, filters: Mapping[str, Any] | None = None, key: str = "task_instances") -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []
         while True:
-            page = self._get(path, {**(filters or {}), "limit": PAGE_SIZE, "offset": len(items), "order_by": "id"})
+            page = self._get(path, {"order_by": "id", **(filters or {}), "limit": PAGE_SIZE, "offset": len(items)})
             items += page[key]
             if not page[key] or len(items) >= page["total_entries"]:
                 return items
@@ -267,7 +289,7 @@ class AirflowClient:
         except httpx.HTTPError as error:
             raise OperationalError(
                 f"Airflow at {self.login.url} cannot be reached: {error or type(error).__name__}",
-                hint="start it with `headrace up`",
+                hint="start it with `headrace up`, or check HEADRACE_AIRFLOW_URL",
             ) from None
 
     def _authorize(self) -> str:

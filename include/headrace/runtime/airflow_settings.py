@@ -13,6 +13,7 @@ from sqlalchemy import URL, exc, make_url
 
 from headrace.errors import ConfigurationError
 from headrace.model.access import ADMINISTRATOR
+from headrace.runtime.airflow_setup import spark_connection
 from headrace.runtime.dag_ids import BACKFILL_POOL, QUERY_POOL, SPARK_CONNECTION
 from headrace.runtime.login import USER, AirflowHome, read_json
 from headrace.runtime.processes import SYSTEM_VARIABLE
@@ -96,7 +97,7 @@ def _headrace_variables(settings: Settings) -> dict[str, str]:
         "HEADRACE_PAGE_USERS": settings.page_users or json.dumps({USER: ADMINISTRATOR}),
         "HEADRACE_BACKFILL_POOL": BACKFILL_POOL,
         "HEADRACE_CQ_POOL": QUERY_POOL,
-        f"AIRFLOW_CONN_{SPARK_CONNECTION.upper()}": json.dumps({"conn_type": "spark", "host": settings.spark_master}),
+        f"AIRFLOW_CONN_{SPARK_CONNECTION.upper()}": json.dumps(spark_connection(settings)),
     }
 
 

@@ -18,7 +18,7 @@ from psutil import Process
 from headrace.errors import ConfigurationError, OperationalError
 from headrace.runtime.airflow_database import end_lost_components
 from headrace.runtime.airflow_settings import airflow_environment, own_dags_folder
-from headrace.runtime.dag_ids import BACKFILL_POOL, QUERY_POOL
+from headrace.runtime.airflow_setup import used_pools
 from headrace.runtime.login import USER, AirflowHome, ensure_login, find_login, read_json, write_private
 from headrace.runtime.processes import (
     Service,
@@ -281,8 +281,8 @@ def _await_health(settings: Settings, console: Console, wait_s: float) -> None:
 
 def _configure_airflow(settings: Settings, console: Console) -> None:
     with _client(settings) as client:
-        client.set_pool(BACKFILL_POOL, settings.backfill_slots, "Spark drivers of Headrace's backfills")
-        client.set_pool(QUERY_POOL, settings.cq_threads, "Spark drivers of Headrace's continuous queries")
+        for pool in used_pools(settings.replace({"airflow_url": ""})):
+            client.set_pool(pool.name, pool.slots, pool.description)
         for error in client.import_errors():
             console.note(error)
 
