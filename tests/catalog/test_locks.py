@@ -41,6 +41,38 @@ def test_processes_that_lock_a_name_take_turns(url: str, catalog: Catalog, tmp_p
         pass
 
 
+def remove_locks(url: str, until: Path) -> None:
+    with Catalog.open(url) as catalog:
+        while not until.exists():
+            catalog._locks.remove_unused(seconds=0)
+
+
+def test_processes_take_turns_while_files_of_locks_are_removed(tmp_path: Path) -> None:
+    url, counter, until = f"sqlite:///{tmp_path}/catalog.db", tmp_path / "counter", tmp_path / "done"
+    Catalog.open(url).close()
+    counter.write_text("0")
+    remover = CONTEXT.Process(target=remove_locks, args=(url, until))
+    remover.start()
+    race(count_up, [(url, "power/meters", counter)] * 3)
+    until.touch()
+    remover.join(60)
+    assert (remover.exitcode, counter.read_text()) == (0, str(3 * ROUNDS))
+
+
+def test_files_of_locks_that_are_held_or_were_used_of_late_stay(tmp_path: Path) -> None:
+    with Catalog.open(f"sqlite:///{tmp_path}/catalog.db") as catalog:
+        for name in ("held", "recent", "old"):
+            with catalog.lock(name):
+                pass
+        for path in (tmp_path / "locks").glob("*.lock"):
+            if not path.name.startswith("recent"):
+                os.utime(path, (0, 0))
+        with catalog.lock("held"):
+            os.utime(next((tmp_path / "locks").glob("held*")), (0, 0))
+            catalog.remove_unused_locks()
+        assert sorted(path.name.split("-")[0] for path in (tmp_path / "locks").glob("*.lock")) == ["held", "recent"]
+
+
 def test_threads_that_lock_a_name_take_turns(catalog: Catalog) -> None:
     inside: list[int] = []
     most = 0

@@ -41,7 +41,7 @@ VIRTUAL: Final = (
 TREES: Final = (
     "CREATE DATABASE root.plant",
     "INSERT INTO root.plant.oven(time, temperature) VALUES (1000, 20.5), (61000, 21.5)",
-    "CREATE CQ means RESAMPLE EVERY 1m BEGIN SELECT avg(temperature) INTO root.means.oven(t) FROM root.plant.oven GROUP BY (1m) END",
+    "CREATE CQ means BEGIN SELECT avg(temperature) INTO root.means.oven(t) FROM root.plant.oven GROUP BY (1m) END",
     "CREATE PIPE counts WITH SOURCE ('source'='iotdb-source', 'source.path'='root.plant.**') "
     "WITH PROCESSOR ('processor'='count-point-processor', 'processor.output-series'='root.counts.points') "
     "WITH SINK ('sink'='write-back-sink')",

@@ -103,6 +103,10 @@ class Catalog:
         """
         return self._locks.hold(name, timeout_ms)
 
+    def remove_unused_locks(self) -> None:
+        """Remove what is left of locks that were not held for a day."""
+        self._locks.remove_unused()
+
     def now(self) -> int:
         """Return the time by which leases, heartbeats and events are dated, in epoch milliseconds."""
         with self._store.read() as connection:

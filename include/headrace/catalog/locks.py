@@ -13,11 +13,11 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
+from weakref import WeakValueDictionary
 
 from sqlalchemy import Connection, Engine, exc, text
 
@@ -47,9 +47,13 @@ class _Turn:
         self.depth = 0
 
 
-_TURNS: Final[defaultdict[tuple[str, str], _Turn]] = defaultdict(_Turn)
+_TURNS: Final = WeakValueDictionary[tuple[str, str], _Turn]()
+"""Those of locks that threads hold or wait for."""
+_FINDING: Final = threading.Lock()
 _OPEN: Final[set[int]] = set()
 """The open files of locks."""
+UNUSED_SECONDS: Final = 86_400.0
+"""A file of a lock that was not held for so long goes: chunks and dropped tables have locks of their own."""
 
 
 def _forget_locks() -> None:
@@ -58,9 +62,10 @@ def _forget_locks() -> None:
     for descriptor in _OPEN:
         os.close(descriptor)
     _OPEN.clear()
+    _FINDING.release()
 
 
-os.register_at_fork(after_in_child=_forget_locks)
+os.register_at_fork(before=_FINDING.acquire, after_in_parent=_FINDING.release, after_in_child=_forget_locks)
 
 
 class Locks(ABC):
@@ -73,7 +78,8 @@ class Locks(ABC):
     def hold(self, name: str, timeout_ms: int = LOCK_MS) -> Iterator[None]:
         """Hold a lock, reentrantly within a thread. Raise `TransientError` naming the holder on timeout."""
         deadline = time.monotonic() + timeout_ms / 1000
-        turn = _TURNS[self._location, name]
+        with _FINDING:
+            turn = _TURNS.setdefault((self._location, name), _Turn())
         if not turn.mutex.acquire(timeout=timeout_ms / 1000):
             raise busy_error(name, timeout_ms, f"another thread of {process_name()}")
         try:
@@ -85,6 +91,10 @@ class Locks(ABC):
                     turn.depth -= 1
         finally:
             turn.mutex.release()
+
+    @abstractmethod
+    def remove_unused(self, seconds: float = UNUSED_SECONDS) -> None:
+        """Remove what is left of locks that were not held for some time."""
 
     @abstractmethod
     def _exclude(self, name: str, timeout_ms: int, deadline: float) -> AbstractContextManager[None]:
@@ -106,19 +116,30 @@ class FileLocks(Locks):
     @contextmanager
     def _exclude(self, name: str, timeout_ms: int, deadline: float) -> Iterator[None]:
         path = self._folder / f"{file_name(name)}.lock"
-        with _lock_errors(path):
-            descriptor = self._open(path)
-        _OPEN.add(descriptor)
-        try:
+        is_held = False
+        while not is_held:
             with _lock_errors(path):
-                is_held = _wait(descriptor, deadline)
-            if not is_held:
-                raise busy_error(name, timeout_ms, _read(descriptor))
-            yield
-        finally:
-            _OPEN.discard(descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+                descriptor = self._open(path)
+            _OPEN.add(descriptor)
+            try:
+                with _lock_errors(path):
+                    if not _wait(descriptor, deadline):
+                        raise busy_error(name, timeout_ms, _read(descriptor))
+                    # A file that was removed while this process waited for it excludes no one.
+                    is_held = _is_file_of(descriptor, path)
+                if is_held:
+                    yield
+            finally:
+                _OPEN.discard(descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                os.close(descriptor)
+
+    def remove_unused(self, seconds: float = UNUSED_SECONDS) -> None:
+        """Remove the files of locks that were not held for some time."""
+        for path in self._folder.glob("*.lock"):
+            with suppress(FileNotFoundError), _lock_errors(path), open(path, "rb") as file:
+                if time.time() - os.fstat(file.fileno()).st_mtime > seconds and _try_lock(file.fileno()):
+                    path.unlink()
 
     def _open(self, path: Path) -> int:
         """Open a lock's file."""
@@ -150,6 +171,14 @@ def _wait(descriptor: int, deadline: float) -> bool:
     return True
 
 
+def _is_file_of(descriptor: int, path: Path) -> bool:
+    """Return whether a path still leads to an open file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
 def _try_lock(descriptor: int) -> bool:
     """Lock a file unless another process has done so."""
     try:
@@ -176,6 +205,9 @@ class AdvisoryLocks(Locks):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine.url.render_as_string())
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    def remove_unused(self, seconds: float = UNUSED_SECONDS) -> None:
+        """Do nothing: the server forgets a lock with its release."""
 
     @contextmanager
     def _exclude(self, name: str, timeout_ms: int, deadline: float) -> Iterator[None]:

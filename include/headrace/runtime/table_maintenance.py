@@ -57,6 +57,7 @@ def maintain(
             context.tables.remove_dropped()
             remove_leftovers(context)
             forget_ended(context)
+            context.catalog.remove_unused_locks()
         except Error as error:
             logger.error("leaving what crashes have left: %s", error.message)
     return results
