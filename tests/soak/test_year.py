@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.soak.year.measures import FIXED, Trend, is_count, trends
+from tests.soak.year.measures import CONTROL, Trend, is_count, trends
 from tests.soak.year.run import run_short
 
 KEPT_FOR_HOURS: Final = ("files of log of", "files of changes of", "files of checkpoints of")
@@ -35,10 +35,12 @@ def test_growth_is_that_of_the_last_tenth_over_the_second(values: list[float], i
     assert trends(samples)[0].is_flat is is_flat
 
 
-@pytest.mark.parametrize(("fixed", "is_flat"), [(1.0, False), (1.5, True)])
-def test_cpu_time_is_seen_beside_that_of_a_fixed_computation(fixed: float, is_flat: bool) -> None:
-    samples = [{"INSERT, CPU ms": 4.0, FIXED: 1.0} for _ in range(9)] + [{"INSERT, CPU ms": 5.6, FIXED: fixed}]
-    assert {trend.measure: trend.is_flat for trend in trends(samples)} == {"INSERT, CPU ms": is_flat, FIXED: True}
+@pytest.mark.parametrize("kind", ["CPU ms", "elapsed ms"])
+@pytest.mark.parametrize(("control", "is_flat"), [(1.0, False), (1.5, True)])
+def test_times_are_seen_beside_those_of_a_new_table(kind: str, control: float, is_flat: bool) -> None:
+    measure, beside = f"INSERT, {kind}", f"{CONTROL}, {kind}"
+    samples = [{measure: 4.0, beside: 1.0} for _ in range(9)] + [{measure: 5.6, beside: control}]
+    assert {trend.measure: trend.is_flat for trend in trends(samples)} == {measure: is_flat, beside: True}
 
 
 @pytest.mark.parametrize(("at_the_end", "is_flat"), [(205.0, True), (215.0, False)])

@@ -47,6 +47,8 @@ def print_report(console: Console, report: YearReport) -> None:
         table.add_row(trend.measure, *values, picture(trend), "" if trend.is_flat else "GROWS")
     console.print(f"{report.commits:,} commits, {report.commits / report.seconds:.0f} a second, in {TENTHS} tenths")
     console.print(table)
+    for trend in report.growing:
+        console.print(f"{trend.measure}: {', '.join(f'{value:,.2f}' for value in trend.tenths)}")
     console.print(f"files: {report.megabytes_per_million_commits:,.0f} MB for a million commits")
     for name, count in report.done.items():
         console.print(f"{name}: {count}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,15 +24,16 @@ STREAMS: Final = ("minute", "by_tag", "rows")
 """A window of each series, windows of several series, and a result for each row: its target has as many commits."""
 TENTHS: Final = 10
 MAX_GROWTH: Final = 1.2
-FIXED: Final = "a fixed computation, CPU ms"
-"""What takes as long in every tenth, unless other programs share the caches and cores: other CPU times are seen beside it."""
+CONTROL: Final = "INSERT into a new table"
+"""What takes as long in every tenth, unless programs that share the caches and cores do more: other times are seen beside it."""
 MAX_MEMORY_GROWTH: Final = 1.05
 """Of memory, the last tenth by the fifth: caches that have a bound fill first."""
 MIN_COUNT: Final = 40
 """Counts below this are flat: one file more or less is no growth."""
 MIN_MB: Final = 1.0
+OF_HISTORY: Final = ("files of log of", "files of data of", "files of changes of")
 MAX_ENTRIES: Final = 2 * CHECKPOINT_INTERVAL_VERSIONS
-"""Entries of the log of a table with few commits: those since the last checkpoint but one stay."""
+"""Entries of the log of a table with few commits, and files that they name: those since the last checkpoint but one stay."""
 MAX_ROWS: Final[dict[str, int]] = {
     "executions": executions.KEPT + executions.PRUNED_EVERY,
     "events": events.KEPT,
@@ -53,7 +53,7 @@ class Trend:
     measure: str
     tenths: tuple[float, ...]
     slowdown: float = 1.0
-    """For CPU times, the growth of what a fixed computation took."""
+    """For times, the growth of what an INSERT into a new table took."""
 
     @property
     def growth(self) -> float:
@@ -67,14 +67,14 @@ class Trend:
         if self.measure.startswith("memory of") and self.tenths[-1] <= MAX_MEMORY_GROWTH * self.tenths[TENTHS // 2 - 1]:
             return True
         is_within = self.growth <= MAX_GROWTH * max(1.0, self.slowdown) or self.tenths[-1] <= self.bound
-        return is_within or self.measure.startswith((*OF_ROWS, FIXED))
+        return is_within or self.measure.startswith((*OF_ROWS, CONTROL))
 
     @property
     def bound(self) -> float:
         """The value up to which any growth is flat."""
         if self.measure.startswith(("size of", "memory of")):
             return MIN_MB
-        if self.measure.startswith("files of log of"):
+        if self.measure.startswith(OF_HISTORY):
             return MAX_ENTRIES
         return MAX_ROWS.get(self.measure.removeprefix("rows of "), MIN_COUNT) if is_count(self.measure) else 0
 
@@ -94,8 +94,9 @@ def trends(samples: Sequence[Sample]) -> list[Trend]:
         for measure, tenths in values.items()
         if tenths[1] and tenths[-1]
     ]
-    slowdown = next((trend.growth for trend in found if trend.measure == FIXED), 1.0)
-    return [replace(trend, slowdown=slowdown) if "CPU" in trend.measure else trend for trend in found]
+    slowdowns = {trend.measure.removeprefix(f"{CONTROL}, "): trend.growth for trend in found if trend.measure.startswith(CONTROL)}
+    kinds = {trend.measure: "CPU ms" if ", CPU " in trend.measure else trend.measure.rpartition(", ")[2] for trend in found}
+    return [replace(trend, slowdown=slowdowns.get(kinds[trend.measure], 1.0)) for trend in found]
 
 
 def catalog_rows(engine: Engine) -> Sample:
@@ -155,13 +156,6 @@ def process_sample(name: str, processes: Iterable[psutil.Process]) -> Sample:
 def cpu_ms(processes: Iterable[psutil.Process]) -> float:
     """Return the CPU time that processes have used so far, in ms."""
     return sum(1000 * (times.user + times.system) for times in (process.cpu_times() for process in processes))
-
-
-def fixed_computation_ms() -> float:
-    """Return the CPU time that a fixed computation takes in this thread."""
-    used = time.thread_time()
-    sum(number * number for number in range(10_000))
-    return 1000 * (time.thread_time() - used)
 
 
 def as_mb(size: float) -> float:

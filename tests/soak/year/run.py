@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -77,26 +77,31 @@ class YearReport:
 
 @dataclass
 class Writer:
-    """Makes one commit after another, most of a new row; notes what an INSERT, and beside it a fixed computation, takes in ms."""
+    """Makes one commit after another, most of a new row; notes what an INSERT takes in ms, and one into a new table.
+
+    Each sample begins with a new one.
+    """
 
     connection: headrace.Connection
     random: random.Random
-    cpu: list[float] = field(default_factory=list)
-    elapsed: list[float] = field(default_factory=list)
-    fixed: list[float] = field(default_factory=list)
+    taken: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     newest: dict[int, int] = field(default_factory=dict)
 
     def commit(self) -> None:
         """Execute one statement."""
         operation = self.random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
         sql = self._statement(operation, self.random.randrange(SUBTABLES))
+        if operation == "insert":
+            self._execute("INSERT", sql)
+        else:
+            self.connection.execute(sql)
+            self._execute(measures.CONTROL, sql_of_insert("control", 0, round(time.time() * 1000), "1, 'x'"))
+
+    def _execute(self, name: str, sql: str) -> None:
         started, used = time.perf_counter(), time.thread_time()
         self.connection.execute(sql)
-        if operation == "insert":
-            self.cpu.append(1000 * (time.thread_time() - used))
-            self.elapsed.append(1000 * (time.perf_counter() - started))
-        else:
-            self.fixed.append(measures.fixed_computation_ms())
+        self.taken[f"{name}, CPU ms"].append(1000 * (time.thread_time() - used))
+        self.taken[f"{name}, elapsed ms"].append(1000 * (time.perf_counter() - started))
 
     def _statement(self, operation: str, subtable: int) -> str:
         last = self.newest.get(subtable, 0)
@@ -108,16 +113,23 @@ class Writer:
         elif operation == "update":
             ms = last or ms
         self.newest[subtable] = max(last, ms)
-        values = f"{ms}, {self.random.randrange(6)}, '{self.random.choice('xyz')}'"
-        return f"INSERT INTO readings_{subtable} USING readings TAGS ({subtable % 3}) VALUES ({values})"
+        return sql_of_insert("readings", subtable, ms, f"{self.random.randrange(6)}, '{self.random.choice('xyz')}'")
 
     def sample(self) -> Sample:
-        """Return the medians since the last call."""
-        taken = {"INSERT, CPU ms": self.cpu, "INSERT, elapsed ms": self.elapsed, measures.FIXED: self.fixed}
-        sample = {measure: median(values) for measure, values in taken.items() if values}
-        for values in taken.values():
-            values.clear()
+        """Return the medians since the last call, and replace the other table."""
+        sample = {measure: median(values) for measure, values in self.taken.items()}
+        self.taken.clear()
+        self.renew()
         return sample
+
+    def renew(self) -> None:
+        """Replace the other table."""
+        self.connection.execute("DROP STABLE IF EXISTS control")
+        self.connection.execute(TABLES[0].replace("readings", "control"))
+
+
+def sql_of_insert(table: str, subtable: int, ms: int, values: str) -> str:
+    return f"INSERT INTO {table}_{subtable} USING {table} TAGS ({subtable % 3}) VALUES ({ms}, {values})"
 
 
 class Meter:
@@ -201,6 +213,7 @@ def create_jobs(connection: headrace.Connection, settings: Settings) -> None:
 def write(writer: Writer, meter: Meter, commits: int, beside: Callable[[int], Iterable[Sample]]) -> list[Sample]:
     """Make the commits, call `beside` after each one, and return samples at equal distances."""
     samples, read, every = [], list[Sample](), max(commits // SAMPLES, 1)
+    writer.renew()
     for number in range(1, commits + 1):
         writer.commit()
         read.extend(beside(number))
