@@ -32,6 +32,7 @@ MORE: Final = (
     *("show tables from other", "drop quarantine of stream s", "create user eve0 pass 'secret12'", "drop user otto"),
     *("alter user otto pass 'secret34'", "grant read on d.* to vera", "revoke read on d.seen from vera"),
     *("grant use_secret on 'secret:PLANT' to vera", "revoke use_secret on 'airflow:lake' from vera"),
+    *("grant use_external on *.* to vera", "revoke use_udf on *.* from vera"),
     *("drop database other", "use other", "drop database nowhere", "insert into seen values (1, 1)"),
     *("create stream mine into mine1 as select _wstart, count(*) from seen interval(1m)", "select a from seen where b > 1"),
     *("select b from readings", "select a from readings where nothing > 1", "insert into dev1 values (now, 'x', 1.5)"),

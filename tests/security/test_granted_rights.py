@@ -107,8 +107,8 @@ def connections(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
         for sql in (*PEOPLE, f"create user {USER} '{PASSWORD}'"):
             trees.execute(sql)
         with (
-            headrace.connect(home, user=USER, password=PASSWORD) as user,
-            headrace.connect(home, dialect="iotdb", user=USER, password=PASSWORD) as tree_user,
+            headrace.connect(settings=settings, user=USER, password=PASSWORD) as user,
+            headrace.connect(settings=settings, dialect="iotdb", user=USER, password=PASSWORD) as tree_user,
         ):
             user.session.database = "d"
             yield {"root": root, "trees": trees, "tdengine": user, "iotdb": tree_user}

@@ -14,7 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.transforms import IdentityTransform
 
 import headrace
-from headrace.errors import ConfigurationError, HistoryGoneError, NotFoundError
+from headrace.errors import ConfigurationError, HistoryGoneError, NotFoundError, ProgrammingError
 from tests.service.conftest import on_spark
 from tests.support.drawing import SEED
 from tests.support.waiting import wait_until
@@ -156,5 +156,5 @@ def test_a_renamed_column_is_told(connection: headrace.Connection, catalog: SqlC
 
 
 def test_a_folder_without_a_table_is_refused(connection: headrace.Connection, tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="no table of Iceberg"):
+    with pytest.raises(ProgrammingError, match="no table of Iceberg"):
         connection.execute(f"create external table x (ts from at, `value`) using iceberg at '{tmp_path / 'lake'}'")

@@ -15,7 +15,7 @@ import pytest
 
 import headrace
 from headrace import durable
-from headrace.errors import NotFoundError, NotSupportedError, StorageError
+from headrace.errors import NotSupportedError, ProgrammingError, StorageError
 from headrace.model.jobs import JobState
 from tests.service.conftest import on_spark
 
@@ -204,7 +204,7 @@ def test_dropping_leaves_the_files(connection: headrace.Connection, folder: Path
     ("options", "error", "message"),
     [
         ("using parquet at '{}' on change recalculate", NotSupportedError, "ON CHANGE RECALCULATE"),
-        ("using parquet at '{}/nothing'", NotFoundError, "no Parquet file"),
+        ("using parquet at '{}/nothing'", ProgrammingError, "no Parquet file"),
     ],
 )
 def test_what_a_folder_cannot_give_is_refused(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from headrace.model import access_statements as access
 from headrace.model import external_statements as external
 from headrace.model import statements as model
+from headrace.model.access import EVERYWHERE, GLOBAL, Grantee, GranteeKind, as_pattern
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal, Star
 from headrace.model.external_tables import TIME_UNITS, ExternalFormat, OnChange
 from headrace.model.functions import MAX_STATE_BYTES
@@ -420,6 +421,13 @@ people = st.one_of(
         lambda level: st.builds(
             access.GrantTables, _tuples(st.sampled_from(["ALL", "READ", "WRITE"])), *map(st.just, level), names, st.booleans()
         )
+    ),
+    st.builds(
+        access.GrantPrivileges,
+        _tuples(st.sampled_from([one.value for one in GLOBAL])),
+        st.just((as_pattern(EVERYWHERE),)),
+        names.map(lambda name: Grantee(GranteeKind.USER, name)),
+        revoke=st.booleans(),
     ),
 )
 statements: st.SearchStrategy[model.Statement] = st.one_of(

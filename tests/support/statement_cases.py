@@ -33,7 +33,7 @@ STATEMENTS = {
     "drop database gone": "drop database gone",
     "use d": "describe database d",
     "create table t (ts timestamp, a int)": "create table d.t",
-    f"create external stable lake (ts from t, v) tags (m) using delta at '{LAKE.name}'": "administer catalog",
+    f"create external stable lake (ts from t, v) tags (m) using delta at '{LAKE.name}'": "USE_EXTERNAL",
     "drop stable readings": "drop table d.readings",
     "drop table dev1": "drop table d.dev1",
     "create table dev3 using readings tags ('east', 3)": "write table d.readings",

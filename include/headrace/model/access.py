@@ -22,7 +22,7 @@ MAX_NAME_LENGTH: Final = 32
 
 
 class Privilege(StrEnum):
-    """Privileges by IoTDB's names, TDengine's two on tables, and one on secrets. The order is that in which they are listed."""
+    """Privileges by IoTDB's names, TDengine's two on tables, and ours on external tables and secrets, as they are listed."""
 
     MANAGE_USER = "MANAGE_USER"
     MANAGE_ROLE = "MANAGE_ROLE"
@@ -30,6 +30,7 @@ class Privilege(StrEnum):
     USE_UDF = "USE_UDF"
     USE_CQ = "USE_CQ"
     USE_PIPE = "USE_PIPE"
+    USE_EXTERNAL = "USE_EXTERNAL"
     USE_MODEL = "USE_MODEL"
     EXTEND_TEMPLATE = "EXTEND_TEMPLATE"
     MANAGE_DATABASE = "MANAGE_DATABASE"
@@ -44,7 +45,7 @@ class Privilege(StrEnum):
 
     @property
     def is_on_paths(self) -> bool:
-        """Whether it is granted on paths of a tree; others of IoTDB are granted on `root.**` only."""
+        """Whether it is granted on paths of a tree; global ones are granted on `root.**` only."""
         return self in ON_PATHS
 
     @property

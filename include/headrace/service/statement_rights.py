@@ -51,15 +51,13 @@ GLOBAL: Final[Mapping[Privilege, tuple[type[Statement], ...]]] = {
         *(tree.CreatePipe, tree.AlterPipe, tree.DropPipe, tree.StartPipe, tree.StopPipe),
         *(plugins.CreatePipePlugin, plugins.DropPipePlugin),
     ),
+    Privilege.USE_EXTERNAL: (CreateExternalTable,),
     Privilege.MANAGE_USER: (access.CreateUser, access.DropUser),
     Privilege.MANAGE_ROLE: (access.CreateRole, access.DropRole, access.GrantRole),
     Privilege.EXTEND_TEMPLATE: (tree.AlterTemplate,),
 }
 """Statements that need a privilege which is not on paths."""
-ADMINISTRATIVE: Final = (
-    *(tree.CreateTemplate, tree.DropTemplate, tree.SetTemplate, access.GrantTables, access.GrantSecret),
-    CreateExternalTable,
-)
+ADMINISTRATIVE: Final = (tree.CreateTemplate, tree.DropTemplate, tree.SetTemplate, access.GrantTables, access.GrantSecret)
 
 
 def statement_rights(statement: Statement, user: str) -> Rights:

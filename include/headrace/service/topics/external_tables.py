@@ -7,7 +7,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.errors import DataError, ExistsError, NotSupportedError, ProgrammingError, TypeMismatchError
+from headrace.errors import DataError, ExistsError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
+from headrace.model.access import Privilege
 from headrace.model.external_statements import CreateExternalTable, ExternalColumn
 from headrace.model.external_tables import External, OnChange
 from headrace.model.instants import ZONE_HINT, find_zone
@@ -16,7 +17,7 @@ from headrace.model.statements import CreateTable
 from headrace.model.tables import Column, Database, Table, TableKind
 from headrace.model.types import TIMESTAMP, DataType, TypeKind
 from headrace.service.names import check_name, database_of, with_span
-from headrace.service.rights import ADMINISTER
+from headrace.service.rights import Action, globally, on_table
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.tables import check_columns, find_existing
 from headrace.storage.delta.external_source import ExternalSource, place_in_catalog, read_source
@@ -53,8 +54,20 @@ def plan_create_external_table(statement: CreateExternalTable, session: Planning
     with with_span(statement.location_span):
         place = place_in_catalog(statement.catalog) if statement.catalog else statement.location
         location = session.context.egress.location(place)
-        source = read_source(location, statement.format, statement.catalog)
+        source = look_at(location, statement)
     return [make_external_table(resolve(statement, database, location, source), source, statement.if_not_exists)]
+
+
+def look_at(location: str, statement: CreateExternalTable) -> ExternalSource:
+    """Look at what is at a location that the user may name.
+
+    Raises:
+        ProgrammingError: There is nothing. It is no `NotFoundError`: those are concealed, as they would be about our own tables.
+    """
+    try:
+        return read_source(location, statement.format, statement.catalog)
+    except NotFoundError as error:
+        raise ProgrammingError(error.message, hint=error.hint) from None
 
 
 def resolve(statement: CreateExternalTable, database: Database, location: str, source: ExternalSource) -> Table:
@@ -206,4 +219,4 @@ def make_external_table(table: Table, source: ExternalSource, if_not_exists: boo
         adopt_subtables(session.context, created)
 
     text = f"create external {table.kind} table {name}: {len(table.columns)} columns, {len(table.tags)} tags, read from {location}"
-    return Stage(ADMINISTER, lambda: [text], apply)
+    return Stage((*globally(Privilege.USE_EXTERNAL), *on_table(Action.CREATE, table)), lambda: [text], apply)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.model import access_statements as model
-from headrace.model.access import Grantee, GranteeKind, Privilege
+from headrace.model.access import EVERYWHERE, GLOBAL, Grantee, GranteeKind, Privilege, as_pattern
 from headrace.sql.render import join_words, text_if
 from headrace.sql.tdengine.external_tables import TDengineExternalTables
 from headrace.sql.tdengine.render import expression_sql, statement_sql
@@ -50,8 +50,16 @@ class TDengineAccess(TDengineExternalTables):
         return self._parse_granted("FROM", revoke=True)
 
     def _parse_granted(self, word: str, *, revoke: bool) -> model.AccessStatement:
-        """Parse `privilege, … ON database.table|database.*|*.* [WITH condition] TO user`, or `USE_SECRET ON 'secret:NAME' …`."""
+        """Parse `privilege, … ON database.table|database.*|*.* [WITH condition] TO user`, or `USE_SECRET ON 'secret:NAME' …`.
+
+        Privileges that are not on tables are on `*.*`.
+        """
         start = self._index
+        if self._is_at(*GLOBAL):
+            privileges = self._parse_list(lambda: self._expect_one(*GLOBAL))
+            self._expect("ON", ANY, ".", ANY, word)
+            grantee = Grantee(GranteeKind.USER, self._parse_identifier(USER))
+            return model.GrantPrivileges(privileges, (as_pattern(EVERYWHERE),), grantee, revoke=revoke, span=self._span(start))
         if self._accept(Privilege.USE_SECRET):
             self._expect("ON")
             reference = self._parse_string("a reference such as 'secret:NAME'")
@@ -100,17 +108,26 @@ def _drop_user_sql(statement: model.DropUser) -> str:
     return f"DROP USER {LEXICAL_RULES.name_sql(statement.name)}"
 
 
+def _granted_sql(what: str, user: str, *, revoke: bool) -> str:
+    name = LEXICAL_RULES.name_sql(user)
+    return f"REVOKE {what} FROM {name}" if revoke else f"GRANT {what} TO {name}"
+
+
 @statement_sql.register
 def _grant_tables_sql(statement: model.GrantTables) -> str:
-    verb, word = ("REVOKE", "FROM") if statement.revoke else ("GRANT", "TO")
     level = f"{_part_sql(statement.database)}.{_part_sql(statement.table)}"
     condition = "" if statement.condition is None else f"WITH {expression_sql(statement.condition)}"
-    privileges, user = ", ".join(statement.privileges), LEXICAL_RULES.name_sql(statement.user)
-    return join_words(verb, privileges, "ON", level, condition, word, user)
+    what = join_words(", ".join(statement.privileges), "ON", level, condition)
+    return _granted_sql(what, statement.user, revoke=statement.revoke)
+
+
+@statement_sql.register
+def _grant_privileges_sql(statement: model.GrantPrivileges) -> str:
+    what = f"{', '.join(statement.privileges)} ON {ANY}.{ANY}"
+    return _granted_sql(what, statement.grantee.name, revoke=statement.revoke)
 
 
 @statement_sql.register
 def _grant_secret_sql(statement: model.GrantSecret) -> str:
-    verb, word = ("REVOKE", "FROM") if statement.revoke else ("GRANT", "TO")
-    reference, user = LEXICAL_RULES.quote(statement.reference), LEXICAL_RULES.name_sql(statement.grantee.name)
-    return f"{verb} {Privilege.USE_SECRET} ON {reference} {word} {user}"
+    what = f"{Privilege.USE_SECRET} ON {LEXICAL_RULES.quote(statement.reference)}"
+    return _granted_sql(what, statement.grantee.name, revoke=statement.revoke)
