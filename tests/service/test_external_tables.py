@@ -6,7 +6,7 @@ import datetime as dt
 import json
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -17,15 +17,11 @@ from headrace.errors import (
     EgressDeniedError,
     Error,
     HistoryGoneError,
-    NotFoundError,
     NotSupportedError,
     ProgrammingError,
     TypeMismatchError,
 )
 from tests.service.conftest import on_spark
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DAY: Final = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -325,7 +321,7 @@ def test_a_definition_that_does_not_fit_is_refused(
 
 @pytest.mark.parametrize(
     ("location", "error"),
-    [("/nowhere/at/all", NotFoundError), ("{home}/tables/d/own/rows", Error), ("http://example.com/x", ProgrammingError)],
+    [("/nowhere/at/all", ProgrammingError), ("{home}/tables/d/own/rows", Error), ("http://example.com/x", ProgrammingError)],
 )
 def test_a_place_without_a_table_of_others_is_refused(
     connection: headrace.Connection, tmp_path: Path, location: str, error: type[Error]
@@ -341,26 +337,6 @@ def test_what_files_alone_do_not_say_is_refused(connection: headrace.Connection,
     write_deltalake(location, rows, partition_by=["p"])
     with pytest.raises(NotSupportedError, match="partitioned by p"):
         connection.execute(f"create external table x (ts from t, a) using delta at '{location}'")
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize(
-    ("property", "message"),
-    [
-        ("delta.enableDeletionVectors'='true", "deletionVectors"),
-        ("delta.columnMapping.mode'='name", "column mapping|columnMapping"),
-    ],
-)
-def test_features_that_hide_rows_or_names_are_refused(
-    connection: headrace.Connection, spark: SparkSession, tmp_path: Path, property: str, message: str
-) -> None:
-    location = write_readings(tmp_path / "lake")
-    connection.execute(CREATE.format(location))
-    spark.sql(f"ALTER TABLE delta.`{location}` SET TBLPROPERTIES ('{property}')")
-    with pytest.raises(NotSupportedError, match=message):
-        fetch(connection, "select count(temperature) from readings")
-    with pytest.raises(NotSupportedError, match=message):
-        connection.execute(CREATE.replace("readings", "again").format(location))
 
 
 def test_a_table_that_is_made_again_is_told(connection: headrace.Connection, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from headrace.storage.delta.evolution import Evolution
 from headrace.storage.delta.external_frames import external_frame
 from headrace.storage.delta.external_rows import ExternalRows
 from headrace.storage.delta.external_source import ExternalSource
-from headrace.storage.delta.handles import normalize_root, rows_uri
+from headrace.storage.delta.handles import normalize_root, rows_uri, stored_schema
 from headrace.storage.delta.maintenance import Maintenance
 from headrace.storage.delta.outbox import Outbox
 from headrace.storage.delta.pruning import Bounds
@@ -166,7 +166,8 @@ class Tables(Scans):
             schema = declared_schema(table, newest.schema)
         if isinstance(handle.data, ExternalRows):
             handle.data.check_places(files_at(handle, version)[0]["path"].to_pylist())
-            return external_frame(spark, handle.data, version)
+            declared = handle.data.declared if version is None else stored_schema(handle.at(version))
+            return external_frame(spark, handle.data, version, declared)
         return spark_writes.read_frame(spark, handle.uri, schema, version)
 
     def loader(self, spark: Callable[[], SparkSession], table: Table, database: Database) -> Loader:

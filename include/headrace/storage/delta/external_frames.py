@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from headrace.model.external_tables import SERIES_SEPARATOR, TIME_UNITS, time_limits
 from headrace.model.time import Precision
+from headrace.storage.delta.column_mapping import MAPPED, declared_path
 from headrace.storage.delta.external_rows import MICROSECOND_NS, ExternalRows, stored_type
 from headrace.storage.delta.spark_writes import load_version, quote_identifier
 
@@ -15,24 +16,28 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def external_frame(spark: SparkSession, rows: ExternalRows, version: int | None) -> DataFrame:
-    """Return the columns, tags and the series key of the rows that have a time and a series, now or as of a version."""
+def external_frame(spark: SparkSession, rows: ExternalRows, version: int | None, declared: pa.Schema) -> DataFrame:
+    """Return the columns, tags and the series key of the rows that have a time and a series, now or as of a version.
+
+    `declared` has the columns of that version, some of which may have had other names.
+    """
     from pyspark.sql import functions as F
 
     frame = load_version(spark, rows.uri, version)
-    read = frame.select(*(F.expr(value_sql(rows, name)).alias(name) for name in rows.schema.names))
+    read = frame.select(*(F.expr(value_sql(rows, name, declared)).alias(name) for name in rows.schema.names))
     keys = (rows.table.timestamp.name, rows.table.series_key)
     return read.where(" AND ".join(f"{quote_identifier(name)} IS NOT NULL" for name in keys))
 
 
-def value_sql(rows: ExternalRows, name: str) -> str:
-    """Return a column, tag or the series key of a row in Spark SQL. The session's time zone is UTC."""
+def value_sql(rows: ExternalRows, name: str, declared: pa.Schema) -> str:
+    """Return a column, tag or the series key of a row in Spark SQL; see `external_frame`. The session's time zone is UTC."""
     from pyspark.sql.pandas.types import from_arrow_type
 
     if name == rows.table.series_key:
-        return series_sql(rows)
+        return series_sql(rows, declared)
     path = rows.sources[name]
-    value, stored, type_ = path_sql(path), stored_type(rows.stored, path, rows.external.location), rows.schema.field(name).type
+    stored, type_ = stored_type(rows.stored, path, rows.external.location), rows.schema.field(name).type
+    value = path_sql(rows, path, declared)
     if rows.is_time(name, stored):
         # Spark reads times of nanoseconds as numbers.
         value = micros_sql(value) if stored_type(rows.declared, path, rows.external.location) != stored else value
@@ -40,12 +45,18 @@ def value_sql(rows: ExternalRows, name: str) -> str:
     return value if type_ == stored else f"CAST({value} AS {from_arrow_type(type_).simpleString()})"
 
 
-def path_sql(path: tuple[str, ...]) -> str:
-    return ".".join(map(quote_identifier, path))
+def path_sql(rows: ExternalRows, path: tuple[str, ...], declared: pa.Schema) -> str:
+    """Return a stored column; NULL if the version does not have it yet."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    names = declared_path(declared, rows.in_files(path)) if rows.mapping in MAPPED else path
+    if names is None:
+        return f"CAST(NULL AS {from_arrow_type(stored_type(rows.declared, path, rows.external.location)).simpleString()})"
+    return ".".join(map(quote_identifier, names))
 
 
-def series_sql(rows: ExternalRows) -> str:
-    parts = [f"CAST({path_sql(rows.sources[tag])} AS STRING)" for tag in rows.external.series]
+def series_sql(rows: ExternalRows, declared: pa.Schema) -> str:
+    parts = [f"CAST({path_sql(rows, rows.sources[tag], declared)} AS STRING)" for tag in rows.external.series]
     if not parts:
         return text_sql(rows.table.name)
     return f"concat({f', {text_sql(SERIES_SEPARATOR)}, '.join(parts)})"

@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 import json
-import os
-import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from headrace.errors import EgressDeniedError, HistoryGoneError
+from headrace.errors import HistoryGoneError
 from headrace.model.external_tables import SERIES_SEPARATOR, TIME_UNITS, External, OnChange, time_limits
 from headrace.model.tables import Table
 from headrace.model.time import Precision
+from headrace.storage.delta.column_mapping import (
+    BY_ID,
+    FORMERLY_MAPPED,
+    MAPPED,
+    check_ids,
+    check_unmapped,
+    physical_name,
+    physical_schema,
+)
 from headrace.storage.delta.data_files import BATCH_ROWS, DataFiles, footer_ends
-from headrace.storage.delta.log_entries import is_local
+from headrace.storage.delta.deletion_vectors import (
+    AMONG,
+    VECTOR,
+    Descriptor,
+    RowSelection,
+    cardinality,
+    filter_batches,
+    read_vector,
+    row_group_masks,
+)
+from headrace.storage.delta.external_places import locate_below
+from headrace.storage.delta.file_references import FileReference
 from headrace.storage.delta.pruning import Bounds, as_stored_integers
 from headrace.storage.delta.row_groups import text_range
-from headrace.storage.object_store import file_system, locate_file
 from headrace.storage.types import MICROSECONDS, field
 
 NAIVE: Final = pa.timestamp("us")
@@ -33,19 +51,7 @@ NANOSECONDS: Final = b"headrace.nanoseconds"
 """Metadata of a whole number that is a time in the files, of a unit that Delta Lake lacks: its zone, or nothing."""
 PARTITION: Final = "partition."
 """How delta-rs begins the names of partition columns."""
-VALUES_FOLLOW: Final = "\n"
-"""What separates a file's path from its partition values; paths in a log are escaped."""
 STATISTICS: Final = ("min", "max")
-
-
-def reference(path: str, partition_values: Mapping[str, Any] | None) -> str:
-    """Return what names a data file and the partition values of its rows, which the file itself lacks."""
-    return f"{path}{VALUES_FOLLOW}{json.dumps(dict(partition_values))}" if partition_values else path
-
-
-def path_of(reference: str) -> str:
-    """Return the path of a data file in its table's log."""
-    return reference.partition(VALUES_FOLLOW)[0]
 
 
 @dataclass(frozen=True)
@@ -56,16 +62,29 @@ class ExternalRows(DataFiles):
         table: The table, whose rows have its columns, its tags and the series key.
         external: Where they come from.
         declared: The columns of the files in the log, partition columns included.
+        mapping: The mode of the names in the files; see `column_mapping`.
     """
 
     table: Table
     external: External
     declared: pa.Schema
+    mapping: str = ""
 
     @cached_property
     def stored(self) -> pa.Schema:
         """The columns with the types that the files have."""
         return file_schema(self.declared)
+
+    @cached_property
+    def physical(self) -> pa.Schema:
+        """The same by the names that they have in the files."""
+        return physical_schema(self.stored) if self.mapping in MAPPED else self.stored
+
+    def in_files(self, path: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the path of a stored column in the files."""
+        if self.mapping not in MAPPED:
+            return path
+        return tuple(map(physical_name, fields_along(self.stored, path, self.external.location)))
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -86,7 +105,10 @@ class ExternalRows(DataFiles):
 
     def references(self, actions: Sequence[Mapping[str, Any]]) -> list[str]:
         """See `DataFiles`."""
-        return [reference(action["path"], action.get("partitionValues")) for action in actions]
+        return [
+            FileReference(action["path"], action.get("partitionValues") or {}, action.get(VECTOR), action.get(AMONG)).text
+            for action in actions
+        ]
 
     # Rows
 
@@ -159,17 +181,44 @@ class ExternalRows(DataFiles):
         also = [name for name in columns if name not in self.schema.names]
         names = self.schema.names if further is not None else list(dict.fromkeys((*columns, *keys)))
         values = {name: pc.field(name) if name in also else self.value(name) for name in dict.fromkeys((*names, *also))}
-        scanner = self._dataset(references, also, row_groups).scanner(
-            columns=values,
-            filter=self._pushed(bounds),
-            batch_size=max_rows,
-            batch_readahead=ahead,
-            fragment_readahead=ahead,
-            use_threads=row_groups is None,
-        )
+        options = {"columns": values, "batch_size": max_rows, "batch_readahead": ahead, "fragment_readahead": ahead}
+        options["use_threads"] = row_groups is None
         conditions = [pc.field(name).is_valid() for name in keys] + [part for part in (where, further) if part is not None]
         condition = reduce(lambda left, right: left & right, conditions)
-        yield from ds.Scanner.from_batches(scanner.to_reader(), columns=list(columns), filter=condition).to_batches()
+        for reader in self._readers(references, also, row_groups, self._pushed(bounds), options):
+            yield from ds.Scanner.from_batches(reader, columns=list(columns), filter=condition).to_batches()
+
+    def _readers(
+        self,
+        references: Sequence[str],
+        also: Sequence[str],
+        row_groups: Sequence[int] | None,
+        pushed: pc.Expression | None,
+        options: Mapping[str, Any],
+    ) -> Iterator[pa.RecordBatchReader]:
+        """Yield readers of rows of data files that may meet a condition on stored columns."""
+        files = [FileReference.parse(one) for one in references]
+        fragments = [self._fragment(one, row_groups) for one in files if one.is_whole]
+        if fragments:
+            yield self._dataset(fragments, also).scanner(filter=pushed, **options).to_reader()
+        for file in (one for one in files if not one.is_whole):
+            among = read_vector(file.among, self._read_part) if file.among else None
+            selection = RowSelection(read_vector(file.gone, self._read_part), among)
+            fragment = self._fragment(file, row_groups)
+            if pushed is not None:
+                fragment = fragment.subset(filter=pushed, schema=self.physical)
+            masks = row_group_masks(fragment, selection)
+            if not masks:
+                continue
+            scanner = self._dataset([fragment.subset(row_group_ids=list(masks))], also).scanner(**options)
+            batches = filter_batches(scanner.to_batches(), np.concatenate(list(masks.values())))
+            yield pa.RecordBatchReader.from_batches(scanner.projected_schema, batches)
+
+    def _read_part(self, path: str, start: int, length: int) -> bytes:
+        system, key = self._locate(path)
+        with system.open_input_file(key) as file:
+            file.seek(start)
+            return bytes(file.read(length))
 
     def value(self, name: str) -> pc.Expression:
         """Return the value of a column, tag or the series key of a row."""
@@ -177,7 +226,7 @@ class ExternalRows(DataFiles):
             return self._series()
         path = self.sources[name]
         stored = stored_type(self.stored, path, self.external.location)
-        value = pc.field(*path)
+        value = pc.field(*self.in_files(path))
         if self.is_time(name, stored):
             return self.times(value, stored)
         type_ = self.schema.field(name).type
@@ -188,7 +237,7 @@ class ExternalRows(DataFiles):
         return name == self.table.timestamp.name or pa.types.is_temporal(stored)
 
     def _series(self) -> pc.Expression:
-        names = [pc.field(*self.sources[tag]).cast(pa.string()) for tag in self.external.series]
+        names = [pc.field(*self.in_files(self.sources[tag])).cast(pa.string()) for tag in self.external.series]
         if not names:
             return pc.scalar(self.table.name)
         return names[0] if len(names) == 1 else pc.binary_join_element_wise(*names, SERIES_SEPARATOR)
@@ -217,7 +266,8 @@ class ExternalRows(DataFiles):
 
     def time_range(self, path: str, name: str, schema: pa.Schema) -> Bounds | None:  # noqa: ARG002
         """See `DataFiles`."""
-        return self._range_of(footer_ends(*self._locate(path_of(path)), ".".join(self.sources[name])))
+        stored = ".".join(self.in_files(self.sources[name]))
+        return self._range_of(footer_ends(*self._locate(FileReference.parse(path).path), stored))
 
     def _range_of(self, ends: Sequence[object]) -> Bounds | None:
         """Return the range of times of rows by values of the stored time; None if there are none, or some are no times."""
@@ -233,7 +283,7 @@ class ExternalRows(DataFiles):
         type_ = stored_type(self.stored, path, self.external.location)
         unit_ns = 1 if self.external.precision is Precision.NANOSECOND else MICROSECOND_NS
         low, high = bounds.low * unit_ns, bounds.high * unit_ns + unit_ns - 1
-        value = pc.field(*path)
+        value = pc.field(*self.in_files(path))
         if pa.types.is_integer(type_):
             own_ns = TIME_UNITS[self.external.unit or "s"]
             ends = [clamped(low // own_ns, type_), clamped(-(-high // own_ns), type_)]
@@ -247,48 +297,38 @@ class ExternalRows(DataFiles):
             return None
         return (value >= ends[0]) & (value <= ends[1])
 
-    def _dataset(self, references: Sequence[str], also: Sequence[str], row_groups: Sequence[int] | None) -> Any:
+    def _fragment(self, file: FileReference, row_groups: Sequence[int] | None) -> Any:
+        """Return a data file with its partition values, or some row groups of it."""
+        system, key = self._locate(file.path)
+        constants = self._constants(file.partition_values) if file.partition_values else None
+        fragment = parquet_format().make_fragment(key, filesystem=system, partition_expression=constants)
+        if self.mapping == BY_ID:
+            check_ids(fragment.physical_schema, self.declared, file.path)
+        elif self.mapping == FORMERLY_MAPPED:
+            check_unmapped(fragment.physical_schema, file.path)
+        return fragment if row_groups is None else fragment.subset(row_group_ids=row_groups)
+
+    def _dataset(self, fragments: Sequence[Any], also: Sequence[str]) -> Any:
         import pyarrow.dataset as ds  # imports pandas, which takes as long as all other imports together
 
-        # Spark writes times as INT96 unless a setting says otherwise, which Arrow takes for nanoseconds.
-        files = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
-        fragments, system = [], file_system(self.uri)[0]
-        for one in references:
-            path, _, values = one.partition(VALUES_FOLLOW)
-            constants = self._constants(json.loads(values)) if values else None
-            system, key = self._locate(path)
-            fragment = files.make_fragment(key, filesystem=system, partition_expression=constants)
-            fragments.append(fragment if row_groups is None else fragment.subset(row_group_ids=row_groups))
-        fields = [*self.stored, *(pa.field(name, pa.string()) for name in also)]
-        return ds.FileSystemDataset(fragments, pa.schema(fields), files, filesystem=system)
+        schema = pa.schema([*self.physical, *(pa.field(name, pa.string()) for name in also)])
+        return ds.FileSystemDataset(fragments, schema, parquet_format(), filesystem=fragments[0].filesystem)
 
     def check_places(self, references: Iterable[str]) -> None:
-        """Raise `EgressDeniedError` unless data files are below the location. Spark would read them wherever they are."""
+        """Raise `EgressDeniedError` unless files are below the location. Spark would read them wherever they are."""
         for one in references:
-            self._locate(path_of(one))
+            for path in FileReference.parse(one).files:
+                self._locate(path)
 
     def _locate(self, path: str) -> tuple[pafs.FileSystem, str]:
-        """Return where a data file is; raise `EgressDeniedError` unless that is below the location, also by links."""
-        system, key = locate_file(self.uri, path)
-        root = file_system(self.external.location)[1]
-        self._check_place(root, key)
-        if is_local(self.external.location):
-            self._check_place(root, os.path.realpath(key))
-        return system, key
-
-    def _check_place(self, root: str, key: str) -> None:
-        """Raise `EgressDeniedError` unless a file is below a folder: who writes a log could name any file of this machine."""
-        if not (key.startswith(f"{root}/") and (".." not in key or posixpath.normpath(key).startswith(f"{root}/"))):
-            raise EgressDeniedError(
-                f"{self.table.database}.{self.table.name} has a file outside of {self.external.location}: {key}",
-                hint="shallow clones and links are not read: copy the files",
-            )
+        """Return where a file is; raise `EgressDeniedError` unless that is below the location, also by links."""
+        return locate_below(self.uri, path, self.external.location, f"{self.table.database}.{self.table.name}")
 
     def _constants(self, values: Mapping[str, str | None]) -> pc.Expression:
         """Return what holds for all rows of a file by its partition values, which a log has as text."""
         parts = []
         for name, text in values.items():
-            column, type_ = pc.field(name), self.stored.field(name).type
+            column, type_ = pc.field(name), self.physical.field(name).type
             value = pa.scalar(text or None, pa.string()).cast(type_)
             parts.append(column == value if value.is_valid else column.is_null())
         return reduce(lambda left, right: left & right, parts)
@@ -297,15 +337,15 @@ class ExternalRows(DataFiles):
 
     def describe_row_groups(self, reference: str) -> Iterator[tuple[int, int, tuple[str | None, str | None], Bounds | None]]:
         """Yield the number of each row group of a file, that of its rows, the range of its series, and that of its times."""
-        path, _, values = reference.partition(VALUES_FOLLOW)
-        system, key = self._locate(path)
+        file = FileReference.parse(reference)
+        system, key = self._locate(file.path)
         metadata = pq.read_metadata(key, filesystem=system)
         positions = {metadata.schema.column(number).path: number for number in range(metadata.num_columns)}
-        partition = json.loads(values) if values else {}
-        series, time = self.text_series, ".".join(self.sources[self.table.timestamp.name])
+        partition = file.partition_values
+        series, time = self.text_series, ".".join(self.in_files(self.sources[self.table.timestamp.name]))
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
-            names = (partition.get(series),) * 2 if series in partition else None
+            names = (partition[series],) * 2 if series is not None and series in partition else None
             if names is None and series in positions:
                 names = text_range(group.column(positions[series]).statistics)
             times = group.column(positions[time]).statistics if time in positions else None
@@ -317,17 +357,20 @@ class ExternalRows(DataFiles):
     def listed(self, files: pa.Table) -> pa.Table:
         """See `DataFiles`: references, and statistics of the keys as those of our own tables."""
         partitions = [name for name in files.column_names if name.startswith(PARTITION)]
-        paths = files["path"].to_pylist()
-        if partitions:
-            values = files.select(partitions).to_pylist()
+        names = {name: self.in_files((name.removeprefix(PARTITION),))[0] for name in partitions}
+        paths, records, vectors = files["path"].to_pylist(), files["num_records"], vectors_of(files)
+        if vectors:
+            records = pc.subtract(records, pa.array([cardinality(vectors.get(path)) for path in paths], pa.int64()))
+        if partitions or vectors:
+            rows = files.select(partitions).to_pylist() if partitions else [{}] * len(paths)
             paths = [
-                reference(path, {name.removeprefix(PARTITION): as_text(value) for name, value in own.items()})
-                for path, own in zip(paths, values, strict=True)
+                FileReference(path, {names[name]: as_text(value) for name, value in own.items()}, vectors.get(path)).text
+                for path, own in zip(paths, rows, strict=True)
             ]
         columns = {
             "path": pa.array(paths, pa.string()),
             "size_bytes": files["size_bytes"],
-            "num_records": files["num_records"],
+            "num_records": records,
             **self._statistics(files),
         }
         return pa.table(columns)
@@ -337,7 +380,7 @@ class ExternalRows(DataFiles):
         path = self.sources[time]
         type_ = stored_type(self.stored, path, self.external.location)
         for end in STATISTICS:
-            stored = f"{end}.{'.'.join(path)}"
+            stored = f"{end}.{'.'.join(self.in_files(path))}"
             if stored in files.column_names:
                 known[f"{end}.{time}"] = self.times(files[stored].cast(type_), type_)
             if (series := self.text_series) is not None and f"{end}.{series}" in files.column_names:
@@ -346,12 +389,28 @@ class ExternalRows(DataFiles):
 
     @property
     def text_series(self) -> str | None:
-        """The stored column whose values are the names of series as they are; None if there is none."""
+        """The column of the files whose values are the names of series as they are; None if there is none."""
         if len(self.external.series) != 1:
             return None
         path = self.sources[self.external.series[0]]
         is_text = len(path) == 1 and path[0] in self.stored.names and pa.types.is_string(self.stored.field(path[0]).type)
-        return path[0] if is_text else None
+        return self.in_files(path)[0] if is_text else None
+
+
+def vectors_of(files: pa.Table) -> dict[str, Descriptor]:
+    """Return the deletion vectors of files that have one, by their paths."""
+    if VECTOR not in files.column_names:
+        return {}
+    some = files.filter(files[VECTOR].is_valid())
+    return dict(zip(some["path"].to_pylist(), map(json.loads, some[VECTOR].to_pylist()), strict=True))
+
+
+def parquet_format() -> Any:
+    """Return the format of data files."""
+    import pyarrow.dataset as ds
+
+    # Spark writes times as INT96 unless a setting says otherwise, which Arrow takes for nanoseconds.
+    return ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 
 
 def with_dictionary(batch: pa.RecordBatch, key: str) -> pa.RecordBatch:
@@ -370,11 +429,17 @@ def file_schema(declared: pa.Schema) -> pa.Schema:
 
 
 def stored_type(stored: pa.Schema, path: Sequence[str], location: str) -> pa.DataType:
-    """Return the type of a stored column, or of a part of a nested one.
+    """Return the type of a stored column, or of a part of a nested one; raise what `fields_along` raises."""
+    return fields_along(stored, path, location)[-1].type
+
+
+def fields_along(stored: pa.Schema, path: Sequence[str], location: str) -> list[pa.Field]:
+    """Return a stored column and the parts of it to which a path leads.
 
     Raises:
-        HistoryGoneError: It does not exist any more.
+        HistoryGoneError: One does not exist any more.
     """
+    fields: list[pa.Field] = []
     type_: pa.DataType = pa.struct(list(stored))
     for name in path:
         index = type_.get_field_index(name) if pa.types.is_struct(type_) else -1
@@ -383,8 +448,9 @@ def stored_type(stored: pa.Schema, path: Sequence[str], location: str) -> pa.Dat
                 f"column {'.'.join(path)} of {location} does not exist any more",
                 hint="drop the external table, create it with the columns that there are, and create its streams again",
             )
-        type_ = type_.field(index).type
-    return type_
+        fields.append(type_.field(index))
+        type_ = fields[-1].type
+    return fields
 
 
 def within(values: Any, limits: tuple[int, int], type_: pa.DataType) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,10 +13,9 @@ from headrace.errors import NotFoundError, NotSupportedError
 from headrace.model.external_tables import ExternalFormat
 from headrace.storage.delta import iceberg_tables, parquet_folders
 from headrace.storage.delta.external_rows import file_schema
-from headrace.storage.delta.handles import check_readable, open_table, stored_schema, translate_errors
+from headrace.storage.delta.handles import open_table, stored_schema, translate_errors
 from headrace.storage.object_store import delta_options
 
-COLUMN_MAPPING: Final = "delta.columnMapping.mode"
 PARTITION_TYPES: Final = (pa.types.is_string, pa.types.is_integer, pa.types.is_date, pa.types.is_boolean)
 
 
@@ -61,20 +60,9 @@ def read_source(location: str, format: ExternalFormat, catalog: Sequence[str] = 
         return ExternalSource(str(delta.metadata().id), stored_schema(delta))
 
 
-def refuse_mapping(properties: Mapping[str, str], name: str) -> None:
-    """Raise `NotSupportedError` if the columns of a table have other names in its data files."""
-    if properties.get(COLUMN_MAPPING, "none") != "none":
-        raise NotSupportedError(
-            f"{name} uses column mapping of Delta Lake, which is not supported",
-            hint="remove it in Spark: ALTER TABLE … DROP FEATURE columnMapping",
-        )
-
-
 def refuse_unreadable(delta: DeltaTable, name: str) -> None:
-    """Raise `NotSupportedError` if the rows of a table are not those of its data files, or its columns have other names there."""
+    """Raise `NotSupportedError` if a table is partitioned by values that a log writes in several ways."""
     metadata = delta.metadata()
-    refuse_mapping(metadata.configuration, name)
-    check_readable(delta, name)
     schema = stored_schema(delta)
     for column in metadata.partition_columns:
         type_ = schema.field(column).type

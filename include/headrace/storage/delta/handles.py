@@ -224,12 +224,16 @@ class Handle:
             return open_table(self.uri, version)
 
     def files(self, delta: DeltaTable) -> pa.Table:
-        """Return `list_files` of this version, cached until the next version."""
+        """Return the files of this version, cached until the next version."""
         version = delta.version()
         if self._files is None or self._files[0] != version:
-            check_readable(delta, self.name)
-            self._files = (version, list_files(delta))
+            self._files = (version, self.list_files(delta))
         return self._files[1]
+
+    def list_files(self, delta: DeltaTable) -> pa.Table:
+        """Return `list_files` of a version; raise `NotSupportedError` if its files do not define its rows."""
+        check_readable(delta, self.name)
+        return list_files(delta)
 
     def transaction_version(self, table: DeltaTable | Snapshot, app: str) -> int | None:
         """Return the version that this version of the table has recorded of an app transaction; None if there is none."""

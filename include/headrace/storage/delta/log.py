@@ -21,6 +21,7 @@ from deltalake.exceptions import CommitFailedError
 from headrace import durable
 from headrace.model.time import TickRanges
 from headrace.storage.delta.commits import DELETED_RANGES, DROPS, MARKER
+from headrace.storage.delta.deletion_vectors import count_selected, row_changes, vector_files
 from headrace.storage.delta.log_entries import LOG, WRITTEN, file_exists, log_file, read_file
 from headrace.storage.object_store import file_system, locate_file
 
@@ -71,13 +72,16 @@ class LoggedCommit:
     @property
     def change_files(self) -> list[str]:
         """Paths of the files that hold this version's changes: its change files if it has any, else its data files."""
-        return [action["path"] for _, actions in self.changes for action in actions]
+        actions = [action for _, actions in self.changes for action in actions]
+        return [path for action in actions for path in (action["path"], *vector_files(action))]
 
     @property
     def changes(self) -> list[tuple[str | None, tuple[dict[str, Any], ...]]]:
         """The files that hold this version's changes, by what has become of their rows; None if the rows say it themselves."""
-        changes = [(None, self.changed)] if self.changed else [("insert", self.added), ("delete", self.removed)]
-        return [(change_type, actions) for change_type, actions in changes if actions]
+        if self.changed:
+            return [(None, self.changed)]
+        inserted, deleted = row_changes(self.added, self.removed)
+        return [(change_type, actions) for change_type, actions in (("insert", inserted), ("delete", deleted)) if actions]
 
 
 def read_commit(uri: str, version: int) -> LoggedCommit | None:
@@ -119,12 +123,12 @@ def count_changed_rows(uri: str, commit: LoggedCommit) -> int:
         inserted, updated, deleted = (count or 0 for count in counted)
         if inserted + updated + deleted:
             return inserted + 2 * updated + deleted
-    return sum(_count_file_rows(uri, action) for action in commit.changed or (*commit.added, *commit.removed))
+    return sum(_count_file_rows(uri, action) for _, actions in commit.changes for action in actions)
 
 
 def count_written_rows(uri: str, commit: LoggedCommit) -> int:
     if not commit.changed:
-        return sum(_count_file_rows(uri, action) for action in commit.added)
+        return sum(_count_file_rows(uri, action) for kind, actions in commit.changes if kind == "insert" for action in actions)
     inserted, updated = (_metric(commit.metrics, names) or 0 for names in (INSERTED, UPDATED))
     if inserted + updated or _metric(commit.metrics, DELETED):
         return inserted + updated
@@ -146,13 +150,13 @@ def _metric(metrics: dict[str, Any], names: tuple[str, ...]) -> int | None:
 
 
 def _count_file_rows(uri: str, action: dict[str, Any]) -> int:
-    """Count the rows of a data file from its statistics or footer; 0 if it was removed."""
+    """Count the rows of a data file that an action is about, from its statistics or footer; 0 if it was removed."""
     statistics = json.loads(action.get("stats") or "{}")
     if "numRecords" in statistics:
-        return int(statistics["numRecords"])
+        return count_selected(action, int(statistics["numRecords"]))
     system, key = locate_file(uri, action["path"])
     try:
-        return int(pq.read_metadata(key, filesystem=system).num_rows)
+        return count_selected(action, int(pq.read_metadata(key, filesystem=system).num_rows))
     except FileNotFoundError:
         return 0
 
@@ -193,7 +197,8 @@ def write_entry(uri: str, version: int, actions: Sequence[dict[str, Any]]) -> No
 
 def written_files(uri: str, actions: Iterable[dict[str, Any]]) -> list[str]:
     """Return the paths of the files of a local table that a log entry's actions add."""
-    paths = [action[name]["path"] for action in actions for name in WRITTEN if name in action]
+    written = [action[name] for action in actions for name in WRITTEN if name in action]
+    paths = [path for action in written for path in (action["path"], *vector_files(action))]
     return [f"{uri}/{unquote(path)}" for path in paths if "://" not in path]
 
 

@@ -16,7 +16,7 @@ from headrace.model.tables import Database, Table
 from headrace.model.time import Precision
 from headrace.storage.delta.changes import PIECE_ROWS, READ_ROWS, gather
 from headrace.storage.delta.data_files import BATCH_ROWS
-from headrace.storage.delta.handles import Handle, list_files, translate_errors
+from headrace.storage.delta.handles import Handle, translate_errors
 from headrace.storage.delta.pruning import Bounds, as_stored_integers, file_bounds, key_filter, prune_files
 from headrace.storage.delta.table_handles import Handles
 from headrace.storage.types import rows_schema
@@ -190,4 +190,4 @@ def files_at(handle: Handle, version: int | None) -> tuple[pa.Table, pa.Schema]:
     with handle.latest_snapshot() as newest:
         if version is None or version == newest.number:
             return newest.files, newest.schema
-    return handle.data.listed(list_files(handle.at(version))), newest.schema
+    return handle.data.listed(handle.list_files(handle.at(version))), newest.schema

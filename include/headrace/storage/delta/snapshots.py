@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.storage.delta.column_mapping import MAPPED, mapping_mode
+from headrace.storage.delta.deletion_vectors import VECTOR
+
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
@@ -54,13 +57,15 @@ class Snapshot:
         return replace(self, number=self.number + 1, files=files)
 
     def followed_by(self, entries: Sequence[bytes]) -> Snapshot | None:
-        """Return the version after further log entries; None if these do more than to add and remove files."""
+        """Return the version after further log entries; None if these do more than to add and remove whole files."""
+        if mapping_mode(self.properties) in MAPPED:
+            return None  # the statistics have other names
         removed, added = set[str](), dict[str, dict[str, Any]]()
         try:
             for name, content in (action for entry in entries for action in _actions(entry)):
                 if name == "add" and is_plain(content):
                     added[content["path"]] = content
-                elif name == "remove" and "%" not in content["path"]:
+                elif name == "remove" and not content.get(VECTOR) and "%" not in content["path"]:
                     added.pop(content["path"], None)
                 elif name not in NO_FILES:
                     return None
@@ -80,7 +85,7 @@ def _actions(entry: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def is_plain(added: dict[str, Any]) -> bool:
     """Return whether a file that is added needs no more than its path and statistics to be read."""
-    return not (added.get("partitionValues") or added.get("deletionVector") or "%" in added["path"])
+    return not (added.get("partitionValues") or added.get(VECTOR) or "%" in added["path"])
 
 
 def _file_rows(added: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:
