@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.model.tables import TBNAME
 from headrace.model.time import Precision
-from tests.verify.worlds import TAGS, WORDS, World
+from tests.verify.worlds import TAGS, WORDS, Row, World
 
 WHOLE: Final = ("ti", "i", "bi", "ui", "ub")
 NUMBERS: Final = (*WHOLE, "f", "d")
@@ -61,46 +63,54 @@ class Generator:
     def chance(self, share: float) -> bool:
         return self.dice.random() < share
 
-    def at(self, share: float) -> str:
-        """Return an instant in the world, as ticks or as text."""
-        ticks = self.world.first + round((self.world.last - self.world.first) * share)
-        return str(ticks)
+    def at(self, share: float) -> int:
+        """Return an instant in the world, in ticks."""
+        return self.world.first + round((self.world.last - self.world.first) * share)
 
-    def span(self) -> str:
+    def span(self, row: Row) -> str:
+        """Return a condition on time that a row meets."""
         low, high = sorted((self.dice.random() * 0.6, 0.4 + self.dice.random() * 0.7))
-        low -= 0.1
+        before, after = min(self.at(low - 0.1), row["ts"] - 1), max(self.at(high), row["ts"] + 1)
         return self.pick(
             (
-                f"ts >= {self.at(low)} and ts < {self.at(high)}",
-                f"ts between {self.at(low)} and {self.at(high)}",
-                f"ts > {self.at(low)}",
-                f"{self.at(high)} >= ts",
+                f"ts >= {before} and ts < {after}",
+                f"ts between {before} and {after}",
+                f"ts > {before}",
+                f"{after} >= ts",
             )
         )
 
-    def condition(self) -> str:
-        number, text = self.pick(NUMBERS), self.pick(("s", "n"))
+    def condition(self, row: Row) -> str:
+        """Return a condition that a row meets, unless the values that it depends on are NULL."""
+        number, text = (self.pick([name for name in names if row[name] is not None] or names) for names in (NUMBERS, ("s", "n")))
+        letters = [letter for letter in row[text] or "" if letter.isascii() and letter.isalpha()]
         return self.pick(
             (
-                self.span(),
-                f"{number} > {self.dice.randrange(-2, 4)}",
+                self.span(row),
+                f"{number} > {min(math.floor(row[number] or 0), 4) - self.dice.randrange(1, 4)}",
                 f"{number} is not null",
-                f"i in (1, 2, {self.dice.randrange(6)})",
+                f"i in (1, 2, {self.dice.randrange(6) if row['i'] is None else row['i']})",
                 f"not (i = {self.dice.randrange(6)} and d < 0)",
-                f"{text} like '%{self.pick(('o', 'a', '', '_'))}%'",
-                f"{text} <> '{self.pick(WORDS)}'",
-                f"{text} match '[a-e]'",
-                "e",
+                f"{text} like '%{self.pick(letters or ('', '_'))}%'",
+                f"{text} <> '{self.pick([word for word in WORDS if word != row[text]])}'",
+                f"{text} match '[{self.pick(letters or ('a',))}-z]'",
+                {True: "e", False: "not e", None: "e is null"}[row["e"]],
                 f"e = true or d between -100 and {self.dice.randrange(-50, 300)}",
-                f"room = {self.dice.randrange(1, 3)} or site is null",
+                f"room = {row['room'] or self.dice.randrange(1, 3)} or site is null",
                 f"case when i > 2 then d else {number} end > 0",
             )
         )
 
-    def where(self, share: float = 0.5) -> str:
+    def where(self, share: float = 0.5, source: str = "mixed") -> str:
+        """Return WHERE with conditions that a row of the source meets, so that answers are rarely empty; or nothing."""
         if not self.chance(share):
             return ""
-        return " where " + " and ".join(f"({self.condition()})" for _ in range(self.dice.randint(1, 2)))
+        row = self.row(source)
+        return " where " + " and ".join(f"({self.condition(row)})" for _ in range(self.dice.randint(1, 2)))
+
+    def row(self, source: str) -> Row:
+        rows = self.world.values
+        return self.dice.choice([row for row in rows if source in ("mixed", row[TBNAME])] or rows)
 
     def number(self) -> str:
         """Return a numeric expression over a row."""
@@ -334,7 +344,7 @@ class Generator:
         items = ["_wstart", *self.some(("_wend", "_wduration"), 0, 2), *columns, *self.aggregates(unique=unique)]
         order = self.pick(("", "", *(f" order by {by}" for by in ORDERS)))
         return (
-            f"select {', '.join(items)} from {source}{self.where()}{partition} {self.window()}{self.having()}{order}"
+            f"select {', '.join(items)} from {source}{self.where(source=source)}{partition} {self.window()}{self.having()}{order}"
             f"{self.pick(('', '', '', ' limit 5', ' limit 3 offset 2', ' slimit 2' if partition else ''))}"
         )
 
@@ -346,7 +356,8 @@ class Generator:
         if mode.startswith("value"):
             items = [self.aggregate_number() for _ in items]
         constants = "".join(f", {self.pick(('0', '-1', '7'))}" for _ in items) if mode.startswith("value") else ""
-        where = f" where {self.span()}{self.pick(('', ' and ' + self.condition()))}" if self.chance(0.7) else ""
+        row = self.row(source)
+        where = f" where {self.span(row)}{self.pick(('', ' and ' + self.condition(row)))}" if self.chance(0.7) else ""
         order = self.pick(("", " order by _wstart"))
         columns = [*columns, *self.some(("_wend", "_wduration", "'x' c"), 0, 2)]
         return (
@@ -370,7 +381,7 @@ class Generator:
         distinct = "distinct " if order in ("", " order by 1") and self.chance(0.3) else ""
         source = self.pick(("mixed", "mixed", *TAGS))
         limit = self.pick(("", "", " limit 10", " limit 7 offset 3"))
-        return f"select {distinct}{', '.join(items)} from {source}{self.where()}{order}{limit}"
+        return f"select {distinct}{', '.join(items)} from {source}{self.where(source=source)}{order}{limit}"
 
     def series(self) -> str:
         number = self.pick(("i", "d", "f", "ti", "bi", "ub"))
@@ -395,18 +406,19 @@ class Generator:
         )
         items = [*self.some(("ts", "s", "tbname", "i"), 0, 2), call]
         limit = self.pick(("", "", " limit 6"))
-        return f"select {', '.join(items)} from {source}{self.where(0.3)}{partition}{limit}"
+        return f"select {', '.join(items)} from {source}{self.where(0.3, source)}{partition}{limit}"
 
     def nested(self) -> str:
-        inner = f"select ts, i, d, s from {self.pick(tuple(TAGS))}{self.where()}"
+        source = self.pick(tuple(TAGS))
+        inner = f"select ts, i, d, s from {source}{self.where(source=source)}"
         window = self.interval()
         other = self.pick(tuple(TAGS))
         return self.pick(
             (
                 f"select _wstart, count(*), sum(i), avg(d), last(s) from ({inner}) {window}",
                 f"select max(x), min(y), count(*) from (select sum(i) x, avg(d) y from mixed partition by tbname {window})",
-                f"select ts, i, s from m1{self.where()} union all select ts, ti, n from m2{self.where()}",
-                f"select i, s from m1{self.where()} union select ti, n from {other} order by 1, 2 desc limit 8",
+                f"select ts, i, s from m1{self.where(source='m1')} union all select ts, ti, n from m2{self.where(source='m2')}",
+                f"select i, s from m1{self.where(source='m1')} union select ti, n from {other} order by 1, 2 desc limit 8",
                 f"select x.ts, x.i, y.d, x.i + y.i from m1 x join {other} y on x.ts = y.ts and x.i > 1",
                 f"select x.ts, y.s from m2 x left join {other} y on x.ts = y.ts and y.e",
                 f"select count(*), sum(x.i), max(y.d) from m3 x full join {other} y on x.ts = y.ts",
@@ -438,7 +450,7 @@ class Generator:
         span = self.pick((f" range({self.at(low)}, {self.at(high)})", f" range({self.at(low)}, {self.at(high)})", ""))
         items = [*self.some(("_irowts", "_isfilled", *(("tbname",) if partition else ())), 1, 3), *calls]
         return (
-            f"select {', '.join(items)} from {source}{self.where(0.3)}{partition}{span} "
+            f"select {', '.join(items)} from {source}{self.where(0.3, source)}{partition}{span} "
             f"every({self.unit() * self.dice.randint(1, 5)}s) fill({mode}{constants})"
         )
 

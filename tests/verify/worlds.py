@@ -69,14 +69,21 @@ STEPS: Final = (1, 1, 2, 5, 30, 300, 7_200, 40_000)
 """Seconds between rows of a subtable."""
 
 
+Row = dict[str, Any]
+
+
 @dataclass(frozen=True)
 class World:
-    """The tables of one batch of queries: their rows, and the first and last instant in ticks."""
+    """The tables of one batch of queries: their rows, and the first and last instant in ticks.
+
+    `values` are the rows of `mixed` with their tags, and instants in ticks.
+    """
 
     database: Database
     first: int
     last: int
     rows: dict[str, pa.Table]
+    values: list[Row]
 
     @property
     def is_small(self) -> bool:
@@ -104,7 +111,7 @@ def world(seed: int) -> World:
         "mixed": stored_rows(MIXED, database, dice.sample(mixed, len(mixed))),
         "keyed": stored_rows(KEYED, database, keyed.values()),
     }
-    return World(database, first, last, stored)
+    return World(database, first, last, stored, [row | TAGS[row[TBNAME]] for row in mixed])
 
 
 def subtable(dice: random.Random, name: str, ticks: int, pace: int, rows: int) -> list[dict[str, Any]]:
