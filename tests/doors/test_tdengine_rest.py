@@ -61,6 +61,19 @@ def test_a_tag_of_json_is_an_object_and_its_members_are_texts(rows: Served) -> N
     assert answer["data"] == [[{"k": "7", "t": "true", "n": 1.5, "x": "a"}, "7", "true", "1.5", "a", None], [None] * 6]
 
 
+def test_members_of_json_are_texts_whatever_they_look_like(rows: Served) -> None:
+    assert rows.sql("create stable members (ts timestamp, a int) tags (j json)", "rest")["code"] == 0
+    tag = r"""{"o": {"k": 1}, "t": "{\\"k\\": 1}", "l": [1]}"""
+    inserted = rows.sql(f"insert into members1 using members tags ('{tag}') values (1, 1)", "rest")
+    assert inserted["code"] == 0
+    answer = rows.sql("select j->'o' o, j->'t' t, j->'l' l, j->'o'->'k' k, j from members", "rest")
+    assert answer["column_meta"] == [[name, "JSON", 4095] for name in ("o", "t", "l", "k", "j")]
+    texts = ['{"k":1}', '{"k": 1}', "[1]", "1"]
+    assert answer["data"] == [[*texts, {"o": {"k": 1}, "t": '{"k": 1}', "l": [1]}]]
+    assert rows.sql("select last(j->'o'), last(j->'t'), first(j) from members", "rest")["data"][0][:2] == texts[:2]
+    assert rows.sql("select t, count(*) from (select j->'t' t from members) group by t", "rest")["data"] == [[texts[1], 1]]
+
+
 def test_a_request_says_how_rows_are_written(rows: Served) -> None:
     answer = rows.sql("select ts, a from rest.t order by ts limit 1", tz="Asia/Shanghai", row_with_meta="true")
     assert answer["data"] == [{"ts": "2026-01-01T08:00:00.500+08:00", "a": 1}]

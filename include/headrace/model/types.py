@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -54,11 +54,15 @@ INTEGER_BITS = {
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """A kind with its length (strings, bytes: VARCHAR in bytes, NCHAR in characters) or precision and scale (DECIMAL)."""
+    """A kind with its length (strings, bytes: VARCHAR in bytes, NCHAR in characters) or precision and scale (DECIMAL).
+
+    Values of JSON are objects, unless the type `is_member`: what `->` returns is text, also of a member that is an object.
+    """
 
     kind: TypeKind
     length: int | None = None
     scale: int | None = None
+    is_member: bool = field(default=False, compare=False, kw_only=True)
 
     def __str__(self) -> str:
         if self.length is None:

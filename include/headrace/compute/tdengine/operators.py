@@ -141,7 +141,7 @@ def member(subject: Term, key: Term) -> Term:
     if not isinstance(key.constant_value, str):
         raise TypeMismatchError("-> takes the name of a member as a constant string", hint="as in tag->'name'")
     members = call("from_json", subject.node, string("map<string,string>"))
-    return Term(call("try_element_at", members, string(key.constant_value)), DataType(TypeKind.JSON))
+    return Term(call("try_element_at", members, string(key.constant_value)), DataType(TypeKind.JSON, is_member=True))
 
 
 def contains(subject: Term, key: Term) -> Term:

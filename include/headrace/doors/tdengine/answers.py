@@ -137,8 +137,7 @@ def json_texts(values: pa.Array, type_: DataType, precision: Precision, timezone
         texts = quoted(instant_texts(values, precision, timezone))
     elif type_.kind is TypeKind.VARBINARY:
         texts = quoted(scalar_sql("lower(hex(v))", values))
-    elif type_.kind is TypeKind.JSON:
-        # A tag is an object. What `->` returns is text, also of a member that looks like a number.
+    elif type_.kind is TypeKind.JSON and not type_.is_member:
         texts = scalar_sql("CASE WHEN starts_with(v, '{') AND json_valid(v) THEN v ELSE CAST(to_json(v) AS VARCHAR) END", values)
     elif type_.kind is TypeKind.DECIMAL:
         texts = quoted(pc.cast(values, pa.string()))
