@@ -19,8 +19,9 @@ from headrace.streams.definition.define import StreamPlan
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.wide.staging import can_stage, create_staging_folder, stage_result
 from headrace.streams.windows.accounting import count_rows
-from headrace.streams.windows.change_batch import UPSERT_KINDS, ChangeBatch, Changes, LargeCommit, change_batch, to_numpy
+from headrace.streams.windows.change_batch import UPSERT_KINDS, ChangeBatch, Changes, LargeCommit, RowKind, change_batch, to_numpy
 from headrace.streams.windows.evaluation import kernel_for, numbered, numbered_query, source_schema, typed_rows
+from headrace.streams.windows.moved_rows import ComputedWindows, MovedRows
 from headrace.streams.windows.window_sql import ROW, small_frame
 
 
@@ -58,6 +59,9 @@ class ProjectionProcessor:
         if batch.rows.num_rows == 0:
             return idle_result(state)
         projected = self.project_rows(batch)
+        if changes.computed:
+            rows = MovedRows(changes.computed, ComputedWindows(self.context, self.plan, state).has)
+            projected = rows.select(batch, batch.kind == RowKind.DELETE, projected)
         passing = np.zeros(len(batch.ts), np.bool_)
         passing[to_numpy(projected[ROW])] = True
         no_rows = np.zeros(len(passing), np.bool_)

@@ -317,7 +317,7 @@ class StreamRunner(Runner):
         before = state.tags_version
         retagged = None if before is None else RetaggedSubtables.since(self.context, self.plan, before)
         if version is not None and retagged is not None:
-            return retagged.changes(state.position, version, self.context.clock.now())
+            return retagged.changes(state, version, self.context.clock.now())
         self._state = replace(state, tags_version=version)
         return None
 

@@ -15,7 +15,7 @@ from headrace.model.types import TypeKind
 from headrace.storage import Bounds
 from headrace.storage.row_matching import match_rows
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.filling.marks import MARK, mark_values, marked_table
+from headrace.streams.filling.marks import MARK, mark_values, marked_table, window_mark
 from headrace.streams.sinks.target_groups import TargetGroups, convert_precision
 from headrace.streams.windows.change_batch import from_ticks, to_ticks
 
@@ -78,15 +78,17 @@ class TargetTable:
         return np.asarray(match_rows(keys, stored, keys.column_names) >= 0)
 
     def windows_between(self, groups: pa.Table, first: int, last: int) -> pa.Table:
-        """Return `_group` and `_wstart` of the rows that the target has of some groups between two instants, both inclusive.
+        """Return `_group` and `_wstart` of the windows that the target has of some groups between two instants, both inclusive.
 
         `_group` is the number of the group in the table. Starts are in ticks of the source, cut to the precision of the target.
+        Those that FILL has added are left out.
         """
-        target, (_, names) = self.plan.target, self.groups.identify(groups)
+        target, (_, names) = marked_table(self.plan), self.groups.identify(groups)
         times = self.to_timestamps(pa.chunked_array([pa.array([first, last], pa.int64())])).cast(pa.int64()).to_pylist()
         stored = self.context.tables.scan(
             target,
             columns=[target.series_key, target.timestamp.name],
+            filter=pc.field(MARK.name) == window_mark(self.plan) if self.plan.fills_gaps else None,
             tbnames=pc.unique(names.drop_null()).to_pylist(),
             bounds=Bounds(*times),
         )

@@ -11,15 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.compute.plan import WSTART
 from headrace.context import Context
 from headrace.model.ledger import ChunkState, joined
-from headrace.model.positions import Position
+from headrace.model.positions import Offsets
 from headrace.model.tables import Table
 from headrace.storage import Bounds, Tables
 from headrace.storage.row_matching import match_rows
+from headrace.storage.values.scalars import stored_nanoseconds
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.stored import scan_source, source_pieces
-from headrace.streams.windows.change_batch import CHANGE, VERSION, Changes, LargeCommit, to_ticks
+from headrace.streams.state.checkpoints import StreamState
+from headrace.streams.windows.change_batch import CHANGE, VERSION, Changes, LargeCommit
 
 MAX_TICK: Final = 2**62
 
@@ -68,47 +71,57 @@ class RetaggedSubtables:
             series = [name for name in series if name == plan.source_subtable]
         return cls(context, plan, series, before, after) if series else None
 
-    def changes(self, position: Position, tags_version: int, now: int) -> Changes:
-        """Return the rows of these subtables at a position, whose windows are recalculated in their groups before and after."""
-        tables, plan = self.context.tables, self.plan
-        count = None if plan.source.is_virtual else tables.count_scanned(plan.source, self.series, None)
-        make = partial(Changes, position.offsets, is_one_write=True, now=now, tags_version=tags_version)
+    def changes(self, state: StreamState, tags_version: int, now: int) -> Changes:
+        """Return the rows of these subtables that windows of the stream may have, at the position of its state.
+
+        They are deleted with their tags before, and inserted with those after.
+        """
+        tables, plan, offsets = self.context.tables, self.plan, state.position.offsets
+        bounds = Bounds.of_ticks(self._first(state), None, plan.query.precision)
+        count = None if plan.source.is_virtual else tables.count_scanned(plan.source, self.series, bounds)
+        make = partial(Changes, offsets, is_one_write=True, now=now, tags_version=tags_version, computed=self._computed)
         if count is not None and count > self.context.settings.driver_rows:
-            return make(LargeCommit(plan.source.series_key, 2 * count, partial(self._pieces, position)))
-        rows = scan_source(self.context, plan, position.offsets, plan.stored_columns, series=self.series, bounds=self._bounds)
+            return make(LargeCommit(plan.source.series_key, 2 * count, partial(self._pieces, offsets, bounds)))
+        rows = scan_source(self.context, plan, offsets, plan.stored_columns, series=self.series, bounds=bounds)
         return make(self._twice(rows))
 
-    @property
-    def _bounds(self) -> Bounds:
-        """Return the extent of the times whose windows the stream has computed."""
-        return Bounds.of_ticks(self._computed[0][0] if self._computed else None, None, self.plan.query.precision)
+    def _first(self, state: StreamState) -> int | None:
+        """Return the first instant of a row that is in a window of the stream, or would join one; None if that is any."""
+        if not self._computed:
+            return None
+        window = self.plan.query.window
+        first, target = [self._computed[0][0]], self.context.tables.bounds(self.plan.target)
+        if target is not None:
+            unit = stored_nanoseconds(self.plan.target_database.precision)
+            first.append(target.low * unit // self.plan.query.precision.nanoseconds)
+        if state.windows is not None and state.windows.num_rows:
+            first.append(pc.min(state.windows.to_table()[WSTART]).as_py())
+        return min(first) - (0 if window is None else window.reach)
 
     @cached_property
     def _computed(self) -> list[tuple[int, int]]:
-        """Return the times of computed windows: those since the creation, and of backfills. It is empty if all are computed."""
+        """Return the times all of whose rows are computed: those since the creation, and of backfills. It is empty if all are."""
         plan, window = self.plan, self.plan.query.interval
         if plan.since is None:
             return []
         chunks = self.context.catalog.ledger.chunks(plan.id)
-        starts = joined([(chunk.start, chunk.end - 1) for chunk in chunks if chunk.state is ChunkState.DONE])
-        if window is None:
-            return joined([*starts, (plan.since + 1, MAX_TICK)])
-        grid = window.grid(plan.query)
-        latest = [int(grid.assign(np.array([end]))[1].max()) for _, end in starts]
-        computed = [(start, grid.end(last) - 1) for (start, _), last in zip(starts, latest, strict=True)]
-        return joined([*computed, (grid.first_open(plan.since + 1), MAX_TICK)])
+        ranges = joined([(chunk.start, chunk.end - 1) for chunk in chunks if chunk.state is ChunkState.DONE])
+        if window is not None:
+            grid = window.grid(plan.query)
+            ranges = [(start, grid.end(int(grid.assign(np.array([end]))[1].max())) - 1) for start, end in ranges]
+        return joined([*ranges, (plan.since + 1, MAX_TICK)])
 
-    def _pieces(self, position: Position) -> Iterator[pa.Table]:
-        plan = self.plan
-        pieces = source_pieces(self.context, plan, position.offsets, plan.stored_columns, series=self.series, bounds=self._bounds)
-        return map(self._twice, pieces)
+    def _pieces(self, offsets: Offsets, bounds: Bounds) -> Iterator[pa.Table]:
+        """Yield the rows in pieces, at least an empty one."""
+        plan, piece = self.plan, None
+        for piece in source_pieces(self.context, plan, offsets, plan.stored_columns, series=self.series, bounds=bounds):
+            yield self._twice(piece)
+        if piece is None:
+            schema = self.context.tables.schema(plan.source, plan.source_database)
+            yield self._twice(schema.empty_table().select(plan.stored_columns))
 
     def _twice(self, rows: pa.Table) -> pa.Table:
-        """Return rows of computed windows as deleted with their tags before, and inserted with those after."""
-        if self._computed:
-            ticks = to_ticks(rows[self.plan.source.timestamp.name], self.plan.query.precision)
-            first, last = np.array(self._computed).T
-            rows = rows.filter(pa.array(ticks <= last[np.maximum(np.searchsorted(first, ticks, "right") - 1, 0)]))
+        """Return rows as deleted with their tags before, and inserted with those after."""
         key, tags = self.plan.source.series_key, self.plan.scan.tags
         parts = [(join_tags(rows, self.before, key, tags), "delete"), (join_tags(rows, self.after, key, tags), "insert")]
         marked = [part.append_column(CHANGE, pa.array([change] * part.num_rows, pa.string())) for part, change in parts]

@@ -80,6 +80,7 @@ class Changes:
         leaves_due: Whether what the clock has made due is left to the next micro-batch.
         tags_version: If it is set, no rows have changed, but tags: the version of the tags from now on. The rows are those whose
             windows are recalculated, deleted with their earlier tags and inserted with the present ones.
+        computed: If tags have changed, the ranges of ticks, in order, whose rows are all computed; none if those of all are.
         earlier_tags: The tags by which stored rows were counted, where these are not the present ones.
     """
 
@@ -90,6 +91,7 @@ class Changes:
     max_event_time: int | None = None
     leaves_due: bool = False
     tags_version: int | None = None
+    computed: Sequence[tuple[int, int]] = ()
     earlier_tags: EarlierTags | None = None
 
     @property

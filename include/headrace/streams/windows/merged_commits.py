@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.columnar import UnsupportedError
-from headrace.compute.plan import WSTART
+from headrace.compute.plan import WEND, WSTART
 from headrace.compute.windows import key_columns
 from headrace.compute.windows.segments import base_key_columns
 from headrace.context import Context
@@ -38,6 +38,7 @@ from headrace.streams.windows.change_batch import (
     Bools,
     ChangeBatch,
     Changes,
+    Int64s,
     LargeCommit,
     RowKind,
     change_batch,
@@ -47,7 +48,8 @@ from headrace.streams.windows.change_batch import (
 from headrace.streams.windows.evaluation import WindowEvaluation, source_schema
 from headrace.streams.windows.large_commits import LargeCommits, TooManyWindowsError, check_windows
 from headrace.streams.windows.lateness import BatchSegments, append_state_windows, append_stored_rows, batch_segments, count_batch
-from headrace.streams.windows.recalculation import RecalculationScopes
+from headrace.streams.windows.moved_rows import MovedRows, has_earlier_tags
+from headrace.streams.windows.recalculation import END, RecalculationScopes
 from headrace.streams.windows.results import result_of, unevicted_result
 from headrace.streams.windows.retention import Span, affected_windows, empty_state_windows, evict_windows, subtable_key
 from headrace.streams.windows.rewritten_rows import find_windows
@@ -175,28 +177,60 @@ class MergedCommits:
             if batch.rows.num_rows:
                 merged.reach(batch)
                 if not self._add_on_time(merged, batch, state, share):
-                    self._add_rows(merged, batch, state, share, defers=self.plan.defers_changes)
+                    rows = self.evaluation.assign_windows(batch.rows)
+                    self._add_rows(merged, batch, rows, state, share, defers=self.plan.defers_changes)
             if self.is_divisible:
                 check_windows(sum(part.num_rows for part in (merged.inserts, merged.changed) if part is not None))
         return merged
 
     def recalculate(
-        self, pieces: Iterable[pa.Table], state: StreamState, changes: Changes, evicted_through: int | None
+        self,
+        pieces: Iterable[pa.Table],
+        state: StreamState,
+        changes: Changes,
+        evicted_through: int | None,
+        moved: MovedRows | None = None,
     ) -> BatchResult:
-        """Recalculate the windows of rows from what the source has after the changes.
+        """Recalculate the windows of rows from what the source has after the changes; if tags have changed, of those that move.
 
-        Those up to `evicted_through` that are not in state may be in the target.
+        Windows up to `evicted_through` that are not in state may be in the target.
         """
+        merged = self._merge_changed(pieces, state, moved)
+        if merged.span is None:
+            return idle_result(state)
+        share = WindowShare.all_of(self.plan)
+        recalculated = self.evaluate(merged, replace(state, evicted_through=evicted_through), changes, share)
+        return result_of(self.plan, state, recalculated)
+
+    def _merge_changed(self, pieces: Iterable[pa.Table], state: StreamState, moved: MovedRows | None) -> MergedRows:
         share, merged = WindowShare.all_of(self.plan), MergedRows(replace(state, counters=JobCounters()))
         for piece in pieces:
             if piece.num_rows:
                 batch = recalculation_batch(self.plan, piece)
                 merged.reach(batch)
-                self._add_rows(merged, batch, state, share, defers=False)
-        if merged.span is None:
-            return idle_result(state)
-        recalculated = self.evaluate(merged, replace(state, evicted_through=evicted_through), changes, share)
-        return result_of(self.plan, state, recalculated)
+                rows = self.evaluation.assign_windows(batch.rows)
+                rows = rows if moved is None else moved.select(batch, has_earlier_tags(piece), rows)
+                self._add_rows(merged, batch, rows, state, share, defers=False)
+        return merged
+
+    def computed_sessions(self, state: StreamState, changes: Changes) -> pa.Table:
+        """Return the sessions with rows of retagged subtables, by their earlier or present tags, that state or the target has.
+
+        They have their keys, and the first and last instant of their rows.
+        """
+        merged, keys = self._merge_changed(changes.pieces(), state, None), key_columns(self.plan.query)
+        windows = None if merged.span is None else affected_windows(self.plan, state, merged.span)
+        segments = self._segments(merged, windows)
+        if len(segments.start) == 0:
+            return segments.rows
+        completed, scopes = self._complete(segments, replace(state, evicted_through=END), changes)
+        is_computed = np.zeros(len(scopes.first), np.bool_)
+        is_computed[scopes.of_segment[completed.kind == RowKind.IN_STATE]] = True
+        is_computed[self._in_target(completed, scopes, scopes.needs_recalculation)[1]] = True
+        member = np.unique(scopes.of_segment, return_index=True)[1]
+        sessions = completed.rows.take(pa.array(member[is_computed]))
+        ends = {WSTART: pa.array(scopes.first[is_computed]), WEND: pa.array(scopes.last[is_computed])}
+        return pa.table({name: sessions[name] for name in keys} | ends)
 
     def _add_on_time(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare) -> bool:
         """Add a piece that only has new rows on time, without a segment for each; return False if kernels cannot."""
@@ -213,9 +247,10 @@ class MergedCommits:
         merged.inserts, merged.tally = self._merged(merged.inserts, share.of(inserts)), tally
         return True
 
-    def _add_rows(self, merged: MergedRows, batch: ChangeBatch, state: StreamState, share: WindowShare, *, defers: bool) -> None:
-        """Add a piece with a segment for each row. With `defers`, changes only mark the windows that were closed before them."""
-        rows = self.evaluation.assign_windows(batch.rows)
+    def _add_rows(
+        self, merged: MergedRows, batch: ChangeBatch, rows: pa.Table, state: StreamState, share: WindowShare, *, defers: bool
+    ) -> None:
+        """Add the segments of a piece's rows. With `defers`, changes only mark the windows that were closed before them."""
         segments = batch_segments(self.plan, batch, state, rows, None, defers=defers)
         merged.tally = count_batch(self.plan, batch, merged.tally, segments).added_to(merged.tally)
         merged.inserts = self._merged(merged.inserts, share.of(segments.rows.filter(pa.array(segments.is_kind(RowKind.INSERT)))))
@@ -244,36 +279,38 @@ class MergedCommits:
         if len(segments.start) == 0:
             return EvaluatedBatch(empty, no_windows, no_windows, no_windows, 0, count)
 
+        completed, scopes = self._complete(segments, state, changes)
+        in_state = no_windows if state_windows is None or state_windows.num_rows == 0 else state_windows
+        evaluated = evaluate_scopes(self.plan, self.evaluation, completed, scopes, in_state, count)
+        # Merged rows do not tell where sessions began before rows joined or parted them, so the target is asked.
+        selected = scopes.needs_recalculation & scopes.maybe_evicted
+        if self.plan.query.kind.is_fixed or not selected.any():
+            return evaluated
+        return replace(evaluated, possibly_emitted=self._in_target(completed, scopes, selected)[0])
+
+    def _complete(self, segments: BatchSegments, state: StreamState, changes: Changes) -> tuple[BatchSegments, RecalculationScopes]:
         def read(ranges: Ranges, scopes: RecalculationScopes) -> BatchSegments:
             stored = self._stored_segments(segments, scopes, ranges, changes)
             first, last = np.array([NEVER]), np.array([np.iinfo(np.int64).max])
             return append_stored_rows(self.plan, segments, stored, first, last)
 
-        completed, scopes = complete_scopes(self.plan, segments, state.evicted_through, read)
-        in_state = no_windows if state_windows is None or state_windows.num_rows == 0 else state_windows
-        evaluated = evaluate_scopes(self.plan, self.evaluation, completed, scopes, in_state, count)
-        return replace(evaluated, possibly_emitted=self._possibly_emitted(evaluated.possibly_emitted, completed, scopes))
+        return complete_scopes(self.plan, segments, state.evicted_through, read)
 
-    def _possibly_emitted(self, rows: pa.Table, segments: BatchSegments, scopes: RecalculationScopes) -> pa.Table:
-        """Return the windows that the target may have of recalculated scopes, though they are not in state.
-
-        Merged rows do not tell where sessions began before rows joined or parted them, so the target is asked.
-        """
-        selected = scopes.needs_recalculation & scopes.maybe_evicted
-        if self.plan.query.kind.is_fixed or not selected.any():
-            return rows
+    def _in_target(self, segments: BatchSegments, scopes: RecalculationScopes, selected: Bools) -> tuple[pa.Table, Int64s]:
+        """Return the windows that the target has of selected scopes, as their keys and starts, and the scope of each."""
         keys = key_columns(self.plan.query)
         group, first, last = (one[selected] for one in (scopes.group, scopes.first, scopes.last))
         numbers, members = np.unique(segments.group, return_index=True)
-        groups = segments.rows.take(pa.array(members[np.isin(numbers, group)]))
-        found = TargetTable(self.context, self.plan).windows_between(groups, int(first.min()), int(last.max()))
-        number, start = to_numpy(found[GROUP]).astype(np.int64), to_numpy(found[WSTART]).astype(np.int64)
+        is_selected = np.isin(numbers, group)
+        groups = segments.rows.take(pa.array(members[is_selected]))
+        stored = TargetTable(self.context, self.plan).windows_between(groups, int(first.min()), int(last.max()))
+        number, start = to_numpy(stored[GROUP]).astype(np.int64), to_numpy(stored[WSTART]).astype(np.int64)
         order = np.lexsort((last, first, group))
-        own = numbers[np.isin(numbers, group)][number]
-        low, high = find_windows(group[order], first[order], last[order], own, start)
-        inside = pa.array(np.flatnonzero(high > low))
-        members_of = pa.array(number).take(inside)
-        return pa.table({name: groups[name].take(members_of) for name in keys} | {WSTART: found[WSTART].take(inside)})
+        low, high = find_windows(group[order], first[order], last[order], numbers[is_selected][number], start)
+        inside = np.flatnonzero(high > low)
+        members_of = pa.array(number[inside])
+        windows = {name: groups[name].take(members_of) for name in keys} | {WSTART: stored[WSTART].take(pa.array(inside))}
+        return pa.table(windows), np.flatnonzero(selected)[order[low[inside]]]
 
     def _no_segments(self) -> pa.Table:
         return self.evaluation.assign_windows(source_schema(self.plan).empty_table())

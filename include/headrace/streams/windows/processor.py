@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.compute.windows.segments import base_key_columns
 from headrace.context import Context
@@ -37,6 +38,7 @@ from headrace.streams.windows.lateness import (
     mergeable_segments,
 )
 from headrace.streams.windows.merged_commits import MergedCommits
+from headrace.streams.windows.moved_rows import ComputedSessions, ComputedWindows, MovedRows, has_earlier_tags
 from headrace.streams.windows.notes import late_windows
 from headrace.streams.windows.recalculation import END, RecalculationScopes
 from headrace.streams.windows.results import result_of
@@ -50,8 +52,9 @@ from headrace.streams.windows.retention import (
 )
 from headrace.streams.windows.rewritten_rows import mark_rewritten, rows_to_add, segments_to_add
 from headrace.streams.windows.scope_evaluation import add_marks, complete_scopes, evaluate_inserts, evaluate_scopes
-from headrace.streams.windows.stored_rows import Ranges, read_stored_rows
+from headrace.streams.windows.stored_rows import Ranges, VersionedRows, read_stored_rows
 from headrace.streams.windows.timers import timer_of
+from headrace.streams.windows.window_sql import ROW
 
 
 class WindowProcessor:
@@ -94,13 +97,29 @@ class WindowProcessor:
     def move_rows(self, state: StreamState, changes: Changes) -> BatchResult:
         """Recalculate the windows of rows in the groups that they leave and join, whose tags have changed.
 
-        What is in state was computed with tags that may have changed since, so the target may have any of the windows.
+        What is in state was computed with tags that may have changed since, so the target may have any of the windows. Those that
+        depend on the order of rows are of one subtable, so all of their rows are among the changes.
         """
-        if self.merged is None:
-            return self.recalculate_windows(state, changes.rows, changes)
-        return self.merged.recalculate(changes.pieces(), state, changes, END)
+        moved = self.moved_rows(state, changes) if changes.computed else None
+        if self.merged is not None:
+            return self.merged.recalculate(changes.pieces(), state, changes, END, moved)
+        rows = changes.rows
+        if moved is not None:
+            batch = recalculation_batch(self.plan, rows)
+            segments = moved.select(batch, has_earlier_tags(rows), self.evaluation.assign_windows(batch.rows))
+            rows = rows.take(pc.unique(segments[ROW]).sort())
+        present = rows.filter(pa.array(~has_earlier_tags(rows))).select(list(self.plan.scan.columns))
+        return self.recalculate_windows(state, rows, changes, VersionedRows.unchanged(present))
 
-    def recalculate_windows(self, state: StreamState, rows: pa.Table, changes: Changes) -> BatchResult:
+    def moved_rows(self, state: StreamState, changes: Changes) -> MovedRows:
+        if self.merged is None or self.plan.query.kind.is_fixed:
+            return MovedRows(changes.computed, ComputedWindows(self.context, self.plan, state).has)
+        return MovedRows(changes.computed, ComputedSessions(self.plan, self.merged.computed_sessions(state, changes)).has)
+
+    def recalculate_windows(
+        self, state: StreamState, rows: pa.Table, changes: Changes, stored: VersionedRows | None = None
+    ) -> BatchResult:
+        """Recalculate the windows of rows, from stored rows if these are in memory already."""
         if self.merged is not None:
             return self.merged.recalculate([rows], state, changes, state.evicted_through)
         if rows.num_rows == 0:
@@ -108,7 +127,7 @@ class WindowProcessor:
         batch = recalculation_batch(self.plan, rows)
         affected = affected_windows(self.plan, state, self.span_of(batch, state, changes))
         no_changes = replace(changes, source=changes.rows.slice(0, 0), is_one_write=True)
-        return result_of(self.plan, state, self.recalculate(batch, state, affected, no_changes))
+        return result_of(self.plan, state, self.recalculate(batch, state, affected, no_changes, stored=stored))
 
     def add_deferred_rows(self, state: StreamState, batch: ChangeBatch, evaluated: EvaluatedBatch) -> StreamState:
         if len(evaluated.deferred_rows) == 0:
@@ -156,9 +175,16 @@ class WindowProcessor:
         return count_rows(plan, batch, state, passing, np.zeros(len(passing), np.bool_))
 
     def recalculate(
-        self, batch: ChangeBatch, state: StreamState, affected: pa.Table | None, changes: Changes, *, defers: bool = False
+        self,
+        batch: ChangeBatch,
+        state: StreamState,
+        affected: pa.Table | None,
+        changes: Changes,
+        *,
+        defers: bool = False,
+        stored: VersionedRows | None = None,
     ) -> EvaluatedBatch:
-        """Assign rows to windows, re-read the source for affected windows, then merge."""
+        """Assign rows to windows, re-read the source for affected windows unless there are `stored` rows, then merge."""
         row_segments = self.evaluation.assign_windows(batch.rows)
         own_segments = batch_segments(self.plan, batch, state, row_segments, affected, defers=defers)
         segments = mark_rewritten(self.plan.query, own_segments)
@@ -171,9 +197,8 @@ class WindowProcessor:
 
         def read(ranges: Ranges, scopes: RecalculationScopes) -> BatchSegments:
             del scopes
-            stored = read_stored_rows(self.context, self.plan, batch, changes, ranges)
-            rows = self.evaluation.assign_windows(stored.rows)
-            return append_stored_rows(self.plan, segments, rows, stored.first, stored.last)
+            rows = stored or read_stored_rows(self.context, self.plan, batch, changes, ranges)
+            return append_stored_rows(self.plan, segments, self.evaluation.assign_windows(rows.rows), rows.first, rows.last)
 
         completed, scopes = complete_scopes(self.plan, segments, state.evicted_through, read)
         has_state = affected is not None and (completed.kind == RowKind.IN_STATE).any()

@@ -40,6 +40,10 @@ class VersionedRows:
     first: Int64s
     last: Int64s
 
+    @classmethod
+    def unchanged(cls, rows: pa.Table) -> VersionedRows:
+        return cls(rows, *(np.full(rows.num_rows, version) for version in ALL_VERSIONS))
+
 
 def read_stored_rows(context: Context, plan: StreamPlan, batch: ChangeBatch, changes: Changes, ranges: Ranges) -> VersionedRows:
     """Return the rows that the source had, at any write of a batch, within ranges of time."""
