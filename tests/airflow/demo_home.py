@@ -35,9 +35,9 @@ STATEMENTS: Final = (
     "CREATE STABLE meters (ts TIMESTAMP, current DOUBLE, voltage INT) TAGS (place VARCHAR(20))",
     *(f"CREATE TABLE {name} USING meters TAGS ('{name}')" for name in METERS),
     "CREATE DATABASE results",
-    "CREATE STREAM averages TRIGGER WINDOW_CLOSE WATERMARK 30s IGNORE EXPIRED 0 INTO results.averages SUBTABLE(tbname) AS "
-    "SELECT _wstart, AVG(current) AS mean, MAX(current) AS peak, COUNT(*) AS n FROM meters WHERE voltage > 0 "
-    "PARTITION BY tbname INTERVAL(2m)",
+    "CREATE STREAM averages TRIGGER WINDOW_CLOSE WATERMARK 30s IGNORE EXPIRED 0 INTO results.averages TAGS (place VARCHAR(20)) "
+    "SUBTABLE(tbname) AS SELECT _wstart, AVG(current) AS mean, MAX(current) AS peak, COUNT(*) AS n FROM meters WHERE voltage > 0 "
+    "PARTITION BY tbname, place INTERVAL(2m)",
     "CREATE STREAM peaks TRIGGER WINDOW_CLOSE WATERMARK 30s INTO results.peaks AS "
     "SELECT _wstart, MAX(peak) AS peak FROM results.averages INTERVAL(10m)",
     "CREATE DATABASE watch",
@@ -68,7 +68,7 @@ class DemoHome:
 def demo_home(folder: Path) -> Iterator[DemoHome]:
     """Create the home, and let its streams run for an hour of a clock of their own."""
     clock = headrace.ManualClock(START)
-    settings = load(home=folder / "home", kernels="always")
+    settings = load(home=folder / "home", kernels="always", metrics_interval_s=STEP_S // 2)
     with headrace.connect(settings=settings, clock=clock, user="ada") as connection:
         for sql in STATEMENTS:
             connection.execute(sql)

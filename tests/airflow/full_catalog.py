@@ -17,7 +17,7 @@ from tests.airflow.web_page import beat
 from tests.catalog.samples import stream_sample
 from tests.support.pipes import add_pipe
 
-SAMPLE_MS = 60_000
+SAMPLE_MS = 20_000
 DAY_MS = 86_400_000
 FAILED = StopReason("TYPE", "column v is gone", "fix the cause, then RESUME STREAM", NOW - 5_000)
 AWAY = StopReason("OPERATIONAL", "db.example refuses connections", "it is tried again", NOW - 5_000, transient=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import replace
+from typing import Any
 
 from headrace.catalog import Catalog
 from headrace.model.clock import ManualClock
@@ -36,14 +37,25 @@ def test_an_action_works_through_a_proxy_and_its_command_can_be_copied(home: Set
     assert subprocess.run(["sh", "-c", echoed], capture_output=True, text=True, check=True).stdout == statement
 
 
-def test_a_slow_micro_batch_is_highlighted_next_to_the_lag(home: Settings, catalog: Catalog, clock: ManualClock) -> None:
+def test_a_slow_micro_batch_is_highlighted_and_the_worst_lag_leads_to_it(
+    home: Settings, catalog: Catalog, clock: ManualClock
+) -> None:
     beat(catalog, add_stream(catalog), in_flight_ms=180_000)
     with served(create_app(Rights(), home, execute=Executed(), clock=clock)) as url, browser() as page:
         page.goto(url)
         row = page.locator("table.jobs .warn", has_text="slow batch")
         assert row.inner_text() == "▲ slow batch: 3 m 0 s"
-        page.get_by_role("link", name="power.avg_v").click()
+        for width in (390, 768, 1280):
+            page.set_viewport_size({"width": width, "height": 740})
+            assert within(page, page.locator("table.jobs .badge")), width
+        page.locator(".cards").get_by_role("link", name="power.avg_v").click()
         assert page.locator(".facts .warn").inner_text() == "▲ slow batch: 3 m 0 s"
+
+
+def within(page: Any, node: Any) -> bool:
+    """Return whether an element is in the window, without scrolling."""
+    box, window = node.bounding_box(), page.viewport_size
+    return bool(box["x"] + box["width"] <= window["width"] and box["y"] + box["height"] <= window["height"])
 
 
 def test_a_continuous_query_is_listed_beside_a_stream_of_its_name(home: Settings, catalog: Catalog, clock: ManualClock) -> None:

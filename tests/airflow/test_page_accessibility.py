@@ -22,7 +22,7 @@ VIEWS = {
     "missing": ("stream=power.nothing", ".empty"),
     **{
         f"stream {tab}": (f"stream=power.avg_v&tab={tab}", ".panel > :not(.quiet)")
-        for tab in ("Overview", "SQL", "Plan", "Events", "Rights")
+        for tab in ("Overview", "SQL", "Plan", "Events", "Rights", "Results")
     },
     "backfill": ("stream=power.filling&tab=Backfill", ".panel table"),
     "stopped stream": ("stream=power.stopped", ".facts"),
@@ -75,7 +75,7 @@ def test_an_action_is_reached_and_cancelled_by_keyboard(url: str) -> None:
         page.locator("table.jobs").wait_for()
         page.keyboard.press("/")
         page.keyboard.type("avg_v")
-        page.get_by_role("link", name="power.avg_v").focus()
+        page.locator("table.jobs").get_by_role("link", name="power.avg_v").focus()
         page.keyboard.press("Enter")
         page.get_by_role("button", name="Pause").wait_for()
         page.get_by_role("tab", name="Overview").focus()

@@ -56,7 +56,7 @@ def test_a_point_has_means_maxima_and_the_time_of_a_micro_batch(page: TestClient
     [(HOUR_MS, ["hour"]), (DAY_MS, ["hour", "day"]), (7 * DAY_MS, ["hour", "day", "week"])],
 )
 def test_ranges_reach_back_as_far_as_samples_are_kept(catalog: Catalog, keep_ms: int, ranges: list[str]) -> None:
-    assert metric_charts(catalog, add_stream(catalog), ChartRange.HOUR, NOW, keep_ms)["ranges"] == ranges
+    assert metric_charts(catalog, add_stream(catalog), ChartRange.HOUR, NOW, keep_ms, 10_000)["ranges"] == ranges
 
 
 def test_measurements_of_a_stream_that_may_not_be_read_are_not_shown(page: TestClient, catalog: Catalog, rights: Rights) -> None:
@@ -77,6 +77,9 @@ def test_the_measurements_of_a_stream_are_drawn_over_a_range(home: Settings, cat
         assert description(charts, 0) == "Lag of the last hour: commits not handled now 200 ms, maximum 286 ms"
         assert "read now 1 ms, maximum 1 ms; compute now 2 ms" in description(charts, 2)
         assert drawn_colors(page, 2) == 5, "each part of a micro-batch has a color of its own"
+        assert drawn_points(page, [1, 2, 3, 4], 10) == ([1, 2, 3, 4], [])
+        assert drawn_points(page, [1, None, 3, None, None, 5], 20) == ([1, "joined", 3, None, None, 5], [5]), "a gap"
+        assert drawn_points(page, [None, None, 3, None, None], 20) == ([None, None, 3, None, None], [2]), "one sample"
         day = page.get_by_role("group", name="Range of the charts").get_by_role("button", name="1 day")
         day.click()
         page.get_by_text("Samples are kept for 7 d, thinned out with age.").wait_for()
@@ -86,6 +89,19 @@ def test_the_measurements_of_a_stream_are_drawn_over_a_range(home: Settings, cat
 
 def description(charts: Any, number: int) -> str:
     return str(charts.nth(number).locator("[role=img]").get_attribute("aria-label"))
+
+
+def drawn_points(page: Any, values: list[int | None], max_gap_ms: int) -> tuple[list[Any], list[int]]:
+    """Return what is drawn of samples that are 10 ms apart, and which of them are points of their own."""
+    drawn, points = page.evaluate(
+        """async ([values, maxGapMs]) => {
+            const { withGaps, lonePoints } = await import("./charts.js");
+            const drawn = withGaps(values, values.map((_, index) => index * 10), values.map((value) => value !== null), maxGapMs);
+            return [drawn.map((value) => value === undefined ? "joined" : value), lonePoints(drawn)];
+        }""",
+        [values, max_gap_ms],
+    )
+    return drawn, points
 
 
 def drawn_colors(page: Any, number: int) -> int:

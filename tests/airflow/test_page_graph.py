@@ -42,6 +42,8 @@ def test_each_kind_of_job_is_between_what_it_reads_and_writes(page: TestClient, 
         "lag_ms": 0,
         "address": {"stream": "power.avg_v"},
         "job_id": "id-avg_v",
+        "updated": 1_700_000_000_500,
+        "rows_out": 20,
     }
     into, out = (edge for edge in graph["edges"] if "stream:power.avg_v" in (edge["source"], edge["target"]))
     assert (into["state"], out["state"]) == ("RUNNING", "RUNNING")
@@ -59,7 +61,8 @@ def test_each_kind_of_job_is_between_what_it_reads_and_writes(page: TestClient, 
 def test_jobs_that_may_not_be_read_are_not_in_the_graph(page: TestClient, catalog: Catalog, rights: Rights) -> None:
     add_stream(catalog)
     rights.hidden = {stream_dag_id("power", "avg_v")}
-    assert page.get("/api/graph").json() == {"nodes": [], "edges": []}
+    answer = page.get("/api/graph").json()
+    assert (answer["nodes"], answer["edges"]) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -73,7 +76,7 @@ def test_jobs_that_may_not_be_read_are_not_in_the_graph(page: TestClient, catalo
     ],
 )
 def test_ends_of_pipes_have_names(attributes: dict[str, str], stage: PipeStage, expected: tuple[str, str]) -> None:
-    assert node_of(end_of(attributes, stage)) == expected
+    assert node_of(end_of(attributes, stage))[:2] == expected
 
 
 def test_the_graph_is_drawn_and_opens_jobs(home: Settings, catalog: Catalog, clock: ManualClock) -> None:

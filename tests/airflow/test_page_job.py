@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,6 +91,35 @@ def test_windows_of_one_subtable_can_be_chosen(api: TestClient, home: DemoHome) 
     assert timeline["chosen"] == name
     assert ({one["series"] for one in timeline["windows"]}, len(timeline["windows"])) == ({name}, STEPS)
     assert windows(api, home, "averages", series="nothing")["windows"] == []
+
+
+def test_windows_of_subtables_with_a_tag_can_be_chosen(api: TestClient, home: DemoHome) -> None:
+    timeline = windows(api, home, "averages")
+    ((tag, values),) = timeline["tags"].items()
+    assert (tag, values) == ("place", ["harbor", "library", "stadium"])
+    for value in values:
+        chosen = windows(api, home, "averages", tag=tag, value=value)
+        assert len(chosen["series"]) == len({one["series"] for one in chosen["windows"]}) == 1
+        assert len(chosen["windows"]) == STEPS
+        assert chosen["tags"] == timeline["tags"]
+    for parameters in ({"tag": tag, "value": "nothing"}, {"tag": "nothing", "value": "x"}):
+        assert windows(api, home, "averages", **parameters)["windows"] == []
+
+
+@pytest.mark.parametrize(("name", "limit"), [("averages", 40), ("averages", 41), ("overload", 1), ("low", 7)])
+def test_earlier_windows_are_read_in_pages(
+    api: TestClient, home: DemoHome, monkeypatch: pytest.MonkeyPatch, name: str, limit: int
+) -> None:
+    whole = windows(api, home, name)
+    assert whole["earlier"] is None
+    monkeypatch.setattr("headrace.web.window_view.MAX_WINDOWS", limit)
+    page = windows(api, home, name)
+    read = list(page["windows"])
+    while page["earlier"] is not None:
+        assert page["windows"][-1]["start"] == page["earlier"]
+        page = windows(api, home, name, before=page["earlier"])
+        read += page["windows"]
+    assert read == whole["windows"]
 
 
 def test_open_sessions_have_their_present_values_before_they_are_written(api: TestClient, home: DemoHome) -> None:
@@ -219,9 +249,76 @@ def test_windows_are_shown_and_reached_by_keyboard(opened: tuple[Any, str]) -> N
     )
     page.get_by_text("As a table").click()
     assert page.locator(".as-table tbody tr").count() == 3 * STEPS
+    lowest, highest = page.locator(".lane").first.locator(".scale span").all_inner_texts()
+    assert lowest == "0"
+    assert 9 < float(highest) < 22
     page.get_by_label("Subtable").select_option("harbor")
     page.locator(".lane").nth(1).wait_for(state="detached")
     assert page.locator(".block").count() == STEPS
+    page.get_by_label("Subtable").select_option("")
+    page.locator(".lane").nth(1).wait_for()
+    tag = page.locator(".window-tools select").first
+    tag.select_option(index=2)
+    page.locator(".lane").nth(1).wait_for(state="detached")
+    assert page.locator(".lane-name").inner_text() == "library"
+
+
+def test_earlier_windows_are_a_button_away(opened: tuple[Any, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    page, url = opened
+    monkeypatch.setattr("headrace.web.window_view.MAX_WINDOWS", 60)
+    page.goto(f"{url}/?stream=power.averages&tab=Windows")
+    page.get_by_text("The last 60 windows; there are earlier ones").wait_for()
+    page.get_by_role("button", name="Earlier").click()
+    page.get_by_text("30 windows before").wait_for()
+    assert page.get_by_role("button", name="Earlier").is_disabled()
+    assert violations(page, "earlier windows") == []
+    page.get_by_role("button", name="Later").click()
+    page.get_by_text("The last 60 windows").wait_for()
+
+
+def test_results_are_shown_and_queried_in_the_worksheet(opened: tuple[Any, str]) -> None:
+    page, url = opened
+    page.goto(f"{url}/?stream=power.averages&tab=Results")
+    page.locator("table.rows").wait_for()
+    assert page.locator("table.rows tbody tr").count() == 20
+    times = page.locator("table.rows tbody td:first-child").all_inner_texts()
+    assert times == sorted(times, reverse=True)
+    assert violations(page, "results") == []
+    page.get_by_role("link", name="Open in the worksheet").click()
+    page.get_by_text("SELECT * FROM results.averages ORDER BY _rowts DESC LIMIT 20").wait_for()
+    assert page.locator("table.rows").count() == 0, "it is not run"
+    assert "#" not in page.url
+
+
+def test_a_backfill_is_started_by_the_api_of_airflow(opened: tuple[Any, str]) -> None:
+    page, url = opened
+    asked: list[Any] = []
+
+    def reply(route: Any) -> None:
+        asked.append((route.request.url, route.request.post_data_json))
+        known = len(asked) < 2
+        route.fulfill(status=200 if known else 403, json={"dag_run_id": "manual__1"} if known else {"detail": "Forbidden"})
+
+    page.route("**/api/v2/**", reply)
+    page.goto(f"{url}/?stream=power.averages&tab=Backfill")
+    page.get_by_label("Times in").select_option("Europe/Berlin")
+    page.get_by_label("From").fill("2026-03-29T03:30:05")
+    for _ in range(2):
+        with page.expect_response("**/api/jobs"):
+            pass
+    assert page.get_by_label("From").input_value() == "2026-03-29T03:30:05", "it stays when the page is drawn again"
+    page.get_by_role("button", name="Start backfill").click()
+    page.get_by_role("link", name="manual__1").wait_for()
+    page.get_by_label("To", exact=True).fill("2026-03-29T01:30:00")
+    page.get_by_role("button", name="Start backfill").click()
+    page.get_by_text("You have no right to trigger its DAG").wait_for()
+    page.evaluate("localStorage.clear()")
+    page.unroute("**/api/v2/**")
+    (address, body), (_, second) = asked
+    assert address.endswith("/api/v2/dags/headrace_stream__power__averages/dagRuns")
+    assert body == {"logical_date": None, "conf": {"from": "2026-03-29T01:30:05.000Z", "to": None}}
+    assert second["conf"]["to"] == "2026-03-29T00:30:00.000Z", "before the clock is put forward"
+    assert violations(page, "backfill") == []
 
 
 def test_windows_say_why_there_are_none(home: DemoHome, opened: tuple[Any, str]) -> None:
@@ -262,7 +359,7 @@ def test_events_are_marked_in_charts(opened: tuple[Any, str]) -> None:
     page, url = opened
     page.goto(f"{url}/?stream=power.peaks")
     page.locator(".charts canvas").first.wait_for()
-    assert [word for word in page.locator(".marks").inner_text().split() if word.isupper()] == ["RESUMED", "PAUSED"]
+    assert re.findall("[A-Z]{5,}", page.locator(".marks").inner_text()) == ["RESUMED", "PAUSED"]
     page.goto(f"{url}/?stream=power.averages")
     page.locator(".charts canvas").first.wait_for()
     assert "ALTERED" in page.locator(".marks").inner_text()
@@ -315,6 +412,14 @@ def test_edges_of_the_graph_have_rates_and_the_color_of_the_state(opened: tuple[
     texts = {source: (text, classes) for source, text, classes in edges if source.startswith("stream:")}
     assert texts["stream:power.averages"] == ("0.03/s", ["RUNNING"])
     assert texts["stream:power.low"] == ("", ["PAUSED"])
+    label = page.evaluate("document.querySelector('.graph')._cyreg.cy.getElementById('data:results.averages').data('text')")
+    assert re.fullmatch(r"results.averages\n\d+ rows, .* ago", label)
+    page.get_by_label("Find in the graph").fill("results.averages")
+    page.keyboard.press("Enter")
+    page.locator(".graph-table table.rows").wait_for()
+    assert violations(page, "latest rows in the graph") == []
+    page.get_by_role("button", name="Close the latest rows").click()
+    assert page.locator(".graph-table").is_hidden()
 
 
 def test_no_new_view_has_violations(opened: tuple[Any, str]) -> None:

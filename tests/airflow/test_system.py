@@ -77,7 +77,7 @@ def test_the_page_shows_the_stream_inside_airflows_ui(up: RunningSystem) -> None
     with BrowserPage(up) as page:
         page.goto(f"{up.started.url}/plugin/headrace")
         frame = page.frame_locator("iframe")
-        frame.get_by_role("link", name="power.avg_v").click()
+        frame.locator("table.jobs").get_by_role("link", name="power.avg_v").click()
         frame.get_by_role("tab", name="SQL").click()
         shown = frame.locator("pre.sql")
         shown.wait_for()
@@ -143,7 +143,13 @@ def test_pausing_on_the_page_skips_supervision_and_resuming_restarts_it(up: Runn
 def test_a_triggered_run_recomputes_a_range_while_the_stream_runs(up: RunningSystem) -> None:
     before = up.sql("SELECT * FROM power.avg_v_out")
     dag_id = "headrace_stream__power__avg_v"
-    run = up.trigger(dag_id, {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"})
+    with BrowserPage(up) as page:
+        page.goto(f"{up.started.url}/headrace/?stream=power.avg_v&tab=Backfill")
+        page.get_by_label("Times in").select_option("UTC")
+        page.get_by_label("From").fill("2026-01-01T00:00:00")
+        page.get_by_label("To", exact=True).fill("2026-01-01T01:00:00")
+        page.get_by_role("button", name="Start backfill").click()
+        run = page.get_by_role("link", name="manual__").inner_text()
 
     def state() -> str:
         return next(str(dag_run["state"]) for dag_run in up.client.runs(dag_id) if dag_run["dag_run_id"] == run)

@@ -59,7 +59,7 @@ def test_a_query_has_its_schedule_its_last_execution_and_its_lag(page: TestClien
     assert (shown["last"]["scheduled"], shown["last"]["state"], shown["last"]["rows"]) == (NOW - 2 * EVERY, "DONE", 4)
     assert (shown["counters"]["rows_out"], shown["counters"]["batches"]) == (4 * 29, 29)
     assert job_from_dag_id(shown["dag_id"]) is not None
-    assert page.get("/api/jobs").json()["health"]["worst_lag"] == {"ms": EVERY + 4_000, "name": "tens"}
+    assert page.get("/api/jobs").json()["health"]["worst_lag"] == {"ms": EVERY + 4_000, "name": "tens", "address": {"cq": "tens"}}
 
 
 @pytest.mark.parametrize(("desired", "state"), [(DesiredState.PAUSED, JobState.RUNNING), (DesiredState.RUNNING, JobState.STOPPED)])

@@ -207,6 +207,7 @@ def test_the_page_shows_and_does_nothing(homes: tuple[Home, Home]) -> None:
         "/jobs/{job_id}/plan": [("GET", f"/api/jobs/{id}/plan") for id in ids],
         "/jobs/{job_id}/versions": [("GET", f"/api/jobs/{id}/versions") for id in ids],
         "/worksheet": [("GET", "/api/worksheet")],
+        "/worksheet/names": [("GET", f"/api/worksheet/names?{query}") for query in NAMES],
         **{f"/worksheet/{name}": [] for name in ("run", "statements", "complete", "cancel")},  # see the tests below, and the doors
         "/jobs/{job_id}/{action}": [("POST", f"/api/jobs/{id}/{action}") for id in ids for action in ("pause", "drop", "nothing")],
     }
@@ -218,6 +219,12 @@ def test_the_page_shows_and_does_nothing(homes: tuple[Home, Home]) -> None:
     assert full.state() == before
 
 
+NAMES: Final = (
+    *("dialect=tdengine", "path=d", "path=other", "path=nowhere", "path=d&path=seen", "path=d&path=readings", "path=other&path=t"),
+    *("path=d&path=dev1", "path=d&path=nothing", "dialect=iotdb"),
+    *(f"dialect=iotdb&path=root.{path}" for path in ("seen", "seen&path=a", "plant", "plant&path=line1", "nowhere")),
+)
+"""Databases, tables and trees below which names are listed."""
 COMPLETED: Final = {
     "tdengine": (
         *(

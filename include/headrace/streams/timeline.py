@@ -6,7 +6,7 @@ not large.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -25,6 +25,7 @@ from headrace.model.windows import WindowGrid
 from headrace.storage import Bounds
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan, plan_recorded_stream
+from headrace.streams.definition.layout import GROUP_ID
 from headrace.streams.sinks.target_groups import TargetGroups
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.state.store import StateStore
@@ -34,7 +35,7 @@ from headrace.streams.windows.evaluation import window_evaluation
 from headrace.streams.windows.window_sql import EMITTED
 
 MAX_LISTED_SERIES: Final = 200
-"""Subtables of the target from which a user can choose."""
+"""Subtables of the target from which a user can choose, and values of each tag."""
 MAX_SERIES: Final = 12
 """A target with more subtables is read one subtable at a time."""
 MAX_STATE_BYTES: Final = 16 << 20
@@ -75,27 +76,46 @@ class TimelineWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
-    """The latest windows of some subtables, the last one first.
+class TimelineChoice:
+    """Which windows are read.
 
     Attributes:
-        series: Subtables to choose from.
+        series: A subtable of the target; None for all, if these are few.
+        tag: A tag of the target and its value as text, which the subtables have; None for all subtables.
+        before: Where the windows start before, in epoch milliseconds; None for the latest.
+    """
+
+    series: str | None = None
+    tag: tuple[str, str] | None = None
+    before: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Windows of some subtables, the last one first.
+
+    Attributes:
+        series: Subtables to choose from, of those with the chosen value of a tag.
+        tags: Values to choose from as text, by tag; tags with one value are left out.
         chosen: The one whose windows these are; None if they are those of all.
         columns: The names of the values.
         watermark: Epoch milliseconds; None before the first row.
         is_state_read: False if the checkpoint is missing or too large, so that windows that are not written are not known.
+        earlier: Where the first one starts, if there are windows before it.
     """
 
     series: tuple[str, ...]
+    tags: Mapping[str, tuple[str, ...]]
     chosen: str | None
     columns: tuple[str, ...]
     watermark: int | None
     is_state_read: bool
     windows: tuple[TimelineWindow, ...]
+    earlier: int | None
 
 
-def read_timeline(context: Context, record: JobRecord, series: str | None, limit: int) -> Timeline:
-    """Return at most `limit` windows of a subtable of a stream's target, or of all if these are few.
+def read_timeline(context: Context, record: JobRecord, choice: TimelineChoice, limit: int) -> Timeline:
+    """Return the last `limit` windows of a subtable of a stream's target, or of all if these are few.
 
     Raises:
         NotSupportedError: The stream has no windows.
@@ -104,33 +124,72 @@ def read_timeline(context: Context, record: JobRecord, series: str | None, limit
     plan = plan_recorded_stream(record.definition, context.catalog, context.settings)
     if plan.query.window is None:
         raise NotSupportedError(f"{plan.name} has no windows", hint="its results are rows of their own")
-    listed = context.catalog.subtables.first(plan.target_database.name, plan.target.name, MAX_LISTED_SERIES)
+    listed, tags = subtables_with_tags(context, plan, choice.tag)
+    series = choice.series
     chosen = series if series is not None or len(listed) <= MAX_SERIES else listed[0]
-    return TimelineReader(context, plan, record).read(listed, chosen, limit)
+    timeline = TimelineReader(context, plan, record, choice).read(listed, chosen, limit)
+    return replace(timeline, tags=tags)
+
+
+def subtables_with_tags(
+    context: Context, plan: StreamPlan, tag: tuple[str, str] | None
+) -> tuple[list[str], dict[str, tuple[str, ...]]]:
+    """Return the first subtables of a stream's target, of those that have a value of a tag, and the first values of each tag.
+
+    Tags are read as by each query of the target, which keeps them until they change.
+    """
+    listed = context.catalog.subtables.first(plan.target_database.name, plan.target.name, MAX_LISTED_SERIES)
+    if not listed or not plan.target.tags:
+        return listed, {}
+    stored = context.tables.tags.read(plan.target)
+    named = [one.name for one in plan.target.tags if one.name != GROUP_ID]
+    texts = {name: text for name in named if (text := as_text(stored[name])) is not None}
+    distinct = {name: text.unique().drop_null() for name, text in texts.items()}
+    tags = {name: tuple(first_sorted(values)) for name, values in distinct.items() if len(values) > 1}
+    if tag is None:
+        return listed, tags
+    if tag[0] not in texts:
+        return [], tags
+    return first_sorted(stored[plan.target.series_key].filter(pc.equal(texts[tag[0]], tag[1]))), tags
+
+
+def first_sorted(values: pa.Array | pa.ChunkedArray) -> list[str]:
+    return list(values.take(pc.sort_indices(values)[:MAX_LISTED_SERIES]).to_pylist())
+
+
+def as_text(values: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Return the values of a tag as text; None if they have none, such as bytes."""
+    try:
+        return values.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
 
 
 class TimelineReader:
     """Reads the windows of one stream."""
 
-    def __init__(self, context: Context, plan: StreamPlan, record: JobRecord) -> None:
-        self.context, self.plan, self.record = context, plan, record
+    def __init__(self, context: Context, plan: StreamPlan, record: JobRecord, choice: TimelineChoice) -> None:
+        self.context, self.plan, self.record, self.choice = context, plan, record, choice
         self.ticks_per_ms = plan.query.precision.ticks_per_second / 1000
 
     def read(self, listed: Sequence[str], chosen: str | None, limit: int) -> Timeline:
         state = self.read_state()
         progress = self.record.progress
         closed_until = progress.watermark if state is None else state.closed_until(self.plan.watermark)
-        names = list(listed) if chosen is None else [chosen]
-        windows = {(window.series, window.start): window for window in self.read_target(names, limit, closed_until)}
+        # Without a choice there may be groups that have no subtable yet.
+        only = [chosen] if chosen is not None else None if self.choice.tag is None else list(listed)
+        stored = self.read_target(listed if only is None else only, limit + 1, closed_until)
+        windows = {(window.series, window.start): window for window in stored}
         if state is not None:
-            self.add_state(windows, state, chosen, closed_until)
+            self.add_state(windows, state, only, closed_until)
         first = min((start for _, start in windows), default=None)
-        notes = [note for note in self.context.catalog.window_notes.all(self.plan.id) if chosen in (None, note.series)]
+        notes = [note for note in self.context.catalog.window_notes.all(self.plan.id) if only is None or note.series in only]
         noted = add_notes(windows, [note for note in notes if first is None or self.ms(note.start) >= first], self)
-        latest = sorted(noted, key=lambda window: (window.start, window.series), reverse=True)[:limit]
+        shown = [window for window in noted if self.choice.before is None or window.start < self.choice.before]
+        latest, earlier = cut_page(sorted(shown, key=lambda window: (window.start, window.series), reverse=True), limit)
         watermark = None if closed_until is None else self.ms(closed_until)
         series = sorted({*listed, *(window.series for window in latest)}) if chosen is None else listed
-        return Timeline(tuple(series), chosen, self.plan.columns[1:], watermark, state is not None, tuple(latest))
+        return Timeline(tuple(series), {}, chosen, self.plan.columns[1:], watermark, state is not None, tuple(latest), earlier)
 
     def ms(self, ticks: int) -> int:
         """Convert ticks of the source to epoch milliseconds."""
@@ -163,9 +222,13 @@ class TimelineReader:
             * self.plan.target_database.precision.ticks_per_second
             // 1000
         )
+        before = self.choice.before
+        high = extent.high if before is None else min(extent.high, before * unit - 1)
+        if high < extent.low:
+            return []
         rows, span = None, self.first_span_ms(limit, len(names)) * unit
         while True:
-            bounds = Bounds(max(extent.high - span, extent.low), extent.high)
+            bounds = Bounds(max(high - span, extent.low), high)
             scanned = tables.count_scanned(target, names, bounds)
             if rows is not None and (scanned or 0) > MAX_READ_ROWS:
                 break
@@ -199,7 +262,11 @@ class TimelineReader:
         return None
 
     def add_state(
-        self, windows: dict[tuple[str, int], TimelineWindow], state: StreamState, chosen: str | None, closed_until: int | None
+        self,
+        windows: dict[tuple[str, int], TimelineWindow],
+        state: StreamState,
+        only: Sequence[str] | None,
+        closed_until: int | None,
     ) -> None:
         """Add the windows in state: their ends, and the values of those that the target does not have."""
         if state.windows is None or state.windows.num_rows == 0:
@@ -207,7 +274,7 @@ class TimelineReader:
         in_state = state.windows.to_table()
         in_state = in_state.take(pa.array(np.argsort(to_numpy(in_state[WSTART]))[-MAX_STATE_WINDOWS:]))
         series = TargetGroups(self.context, self.plan).identify(in_state)[1]
-        selected = pc.is_valid(series) if chosen is None else pc.equal(series, chosen)
+        selected = pc.is_valid(series) if only is None else pc.is_in(series, pa.array(only, pa.string()))
         in_state, series = in_state.filter(selected), series.filter(selected)
         values = self.state_values(in_state)
         columns = [in_state[name].to_pylist() for name in (WSTART, WEND, EMITTED)]
@@ -229,6 +296,17 @@ class TimelineReader:
             finished = kernels.finish(kernels.carried(in_state))
             return plain_rows([finished[f"o{index}"] for index in range(1, len(self.plan.columns))])
         return None
+
+
+def cut_page(windows: list[TimelineWindow], limit: int) -> tuple[list[TimelineWindow], int | None]:
+    """Return about `limit` windows, the last ones first, and where the first of these starts if there are earlier ones.
+
+    None of them starts when one does that is left out.
+    """
+    if len(windows) <= limit:
+        return windows, None
+    page = [window for window in windows[:limit] if window.start > windows[limit].start] or windows[:limit]
+    return page, page[-1].start
 
 
 def add_notes(

@@ -239,7 +239,8 @@ def create_job_router(access: MappedAccess, data: PageData) -> APIRouter:
 
     @router.get("/metrics")
     def metrics(record: ReadableRecord, over: ChartRange = ChartRange.HOUR) -> view.Json:
-        return metric_charts(data.catalog, record.definition.id, over, data.now(), data.settings.metrics_keep_s * 1000)
+        keep_ms, interval_ms = data.settings.metrics_keep_s * 1000, data.settings.metrics_interval_s * 1000
+        return metric_charts(data.catalog, record.definition.id, over, data.now(), keep_ms, interval_ms)
 
     @router.get("/versions")
     def versions(record: ReadableRecord) -> view.Json:

@@ -43,7 +43,16 @@ def add_job_views(router: APIRouter, access: MappedAccess, data: Data, find_read
         return row_flow(data.catalog, record, over, data.now())
 
     @router.get("/windows")
-    def windows(record: ReadableRecord, user: User, series: str | None = None) -> Json:
+    def windows(
+        record: ReadableRecord,
+        user: User,
+        series: str | None = None,
+        tag: str | None = None,
+        value: str = "",
+        before: int | None = None,
+    ) -> Json:
+        from headrace.streams.timeline import TimelineChoice
+
         target = record.definition.target
         if target is None or not has_windows(record):
             raise NotSupportedError(f"{record.definition} has no windows")
@@ -51,7 +60,8 @@ def add_job_views(router: APIRouter, access: MappedAccess, data: Data, find_read
         if not all(access.reads_table(user, one.database, one.name) for one in (target, record.definition.source)):
             message = f"you have no right to read the windows of {record.definition}"
             raise PermissionDeniedError(message, hint="it takes GRANT READ on its source and on its target")
-        return window_timeline(data.context, record, series, data.now())
+        choice = TimelineChoice(series, None if tag is None else (tag, value), before)
+        return window_timeline(data.context, record, choice, data.now())
 
     @router.get("/rights")
     def rights(record: ReadableRecord, user: User) -> Json:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.catalog.stream_metrics import BATCH_PARTS, MAXIMA, MEANS
+from headrace.web.view import FRESH_SAMPLES
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
@@ -31,10 +32,11 @@ class ChartRange(StrEnum):
         return {"hour": 1, "day": 24, "week": 7 * 24}[self.value] * HOUR_MS
 
 
-def metric_charts(catalog: Catalog, job_id: str, over: ChartRange, now: int, keep_ms: int) -> Json:
+def metric_charts(catalog: Catalog, job_id: str, over: ChartRange, now: int, keep_ms: int, interval_ms: int) -> Json:
     """Return what is drawn of a job up to `now`, oldest first; None where nothing was measured.
 
-    The ranges to choose from end with the first that reaches back as far as samples are kept.
+    The ranges to choose from end with the first that reaches back as far as samples are kept. Samples are missing between two that
+    are further apart than `max_gap_ms`.
     """
     width_ms = over.length_ms // MAX_POINTS
     since = now - over.length_ms
@@ -43,6 +45,7 @@ def metric_charts(catalog: Catalog, job_id: str, over: ChartRange, now: int, kee
         "over": over.value,
         "ranges": [one.value for one in ChartRange if one is ChartRange.HOUR or one.length_ms / 2 < keep_ms],
         "keep_ms": keep_ms,
+        "max_gap_ms": max(width_ms, FRESH_SAMPLES * interval_ms),
         "times": [since + number * width_ms for number in range(MAX_POINTS + 1)],
         "series": {name: [read(points.get(number)) for number in range(MAX_POINTS + 1)] for name, read in SERIES.items()},
     }

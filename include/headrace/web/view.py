@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.jobs.registry import is_known, kind_of, kinds, unknown_kind
 from headrace.model.execution_history import ExecutionHistory
-from headrace.model.jobs import JobRecord, JobState, StopReason
+from headrace.model.jobs import JobDefinition, JobRecord, JobState, StopReason
 from headrace.model.ledger import HISTORY, RunSummary
 from headrace.model.masking import masked
 from headrace.model.pipes import NEXT_CHUNK
@@ -20,6 +20,7 @@ from headrace.runtime.supervision import Snapshot, stale_after_ms
 from headrace.runtime.trigger_metrics import CountedTriggers
 from headrace.service.visible_rows import HIDDEN_MESSAGE
 from headrace.settings import Settings
+from headrace.web.preview import result_previews
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
@@ -97,13 +98,13 @@ def list_jobs(overview: Overview) -> Json:
 def health_summary(overview: Overview) -> Json:
     """Return the number of jobs by state and kind, the worst lag, total rates in rows per second, and expired rows."""
     records = list(overview.state.jobs.values())
-    lags = [(overview.lag_ms(record), str(record.definition)) for record in records]
-    worst = max(((lag, name) for lag, name in lags if lag is not None), default=None)
+    lags = [(lag, record.definition) for record in records if (lag := overview.lag_ms(record)) is not None]
+    worst = max(lags, key=lambda one: (one[0], str(one[1])), default=None)
     current = [rate for record in records if (rate := overview.rate(record)) is not None]
     return {
         "states": {state.value: sum(record.state is state for record in records) for state in JobState},
         "kinds": {kind.name: sum(record.definition.kind == kind.name for record in records) for kind in kinds()},
-        "worst_lag": None if worst is None else {"ms": worst[0], "name": worst[1]},
+        "worst_lag": None if worst is None else {"ms": worst[0], "name": str(worst[1]), "address": job_address(worst[1])},
         "rows_in_s": sum(rate.rows_in for rate in current) if current else None,
         "rows_out_s": sum(rate.rows_out for rate in current) if current else None,
         "rows_expired": sum(record.progress.counters.rows_expired for record in records),
@@ -170,15 +171,20 @@ def kind_fields(record: JobRecord, overview: Overview) -> Json:
     definition = record.definition
     if not is_known(definition.kind):
         reason = asdict(unknown_reason(record))
-        return {"layout": "job", "address": {"job": definition.id}, "source": "", "target": "", "reason": reason}
+        return {"layout": "job", "address": job_address(definition), "source": "", "target": "", "reason": reason}
     kind = kind_of(definition)
     return {
         "layout": kind.page().layout,
-        "address": {kind.address: str(definition)},
+        "address": job_address(definition),
         "state_text": kind.descriptions.get(record.state, ""),
         "counts_rows_in": kind.counts_rows_in,
         **kind.page().fields(record, overview),
     }
+
+
+def job_address(definition: JobDefinition) -> dict[str, str]:
+    """Return the parameter of the address of a job's page."""
+    return {kind_of(definition).address: str(definition)} if is_known(definition.kind) else {"job": definition.id}
 
 
 def unknown_reason(record: JobRecord) -> StopReason:
@@ -194,6 +200,7 @@ def job_detail(catalog: Catalog, record: JobRecord, now: int) -> Json:
         "as_of": now,
         "sql": masked(definition.sql),
         "dialect": definition.dialect,
+        "results": result_previews(definition),
         "events": [{"time": event.time, "kind": event.kind, "message": event.message} for event in events],
         **(kind_of(definition).page().detail(catalog, record, now) if is_known(definition.kind) else {}),
     }

@@ -14,10 +14,11 @@ from headrace.web.stream_view import find_precision, to_millis
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
     from headrace.context import Context
+    from headrace.streams.timeline import TimelineChoice
 
 Json = dict[str, Any]
 MAX_WINDOWS: Final = 200
-"""Windows that are returned at most: the latest."""
+"""Windows that are returned at a time."""
 
 
 def has_windows(record: JobRecord) -> bool:
@@ -25,18 +26,18 @@ def has_windows(record: JobRecord) -> bool:
     return is_known(record.definition.kind) and kind_of(record.definition).counts_rows_in and record.definition.target is not None
 
 
-def window_timeline(context: Context, record: JobRecord, series: str | None, now: int) -> Json:
-    """Return the latest windows of a subtable of a stream's target, or of all if these are few.
+def window_timeline(context: Context, record: JobRecord, choice: TimelineChoice, now: int) -> Json:
+    """Return the last windows of a subtable of a stream's target, or of all if these are few.
 
     Raises:
         Error: The stream has no windows, or they cannot be read.
     """
     from headrace.streams.timeline import read_timeline
 
-    timeline = read_timeline(context, record, series, MAX_WINDOWS)
+    timeline = read_timeline(context, record, choice, MAX_WINDOWS)
     ranges = recomputed_ranges(context.catalog, record)
     windows = [asdict(window) | {"recomputed": run_of(ranges, window.start)} for window in timeline.windows]
-    return asdict(timeline) | {"windows": windows, "as_of": now, "is_full": len(windows) == MAX_WINDOWS}
+    return asdict(timeline) | {"windows": windows, "as_of": now}
 
 
 def recomputed_ranges(catalog: Catalog, record: JobRecord) -> list[tuple[int, int, str]]:

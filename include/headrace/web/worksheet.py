@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import anyio
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
@@ -21,6 +21,8 @@ from headrace.web.worksheet_statements import StatementSlots, Worksheet, Workshe
 
 MAX_SQL_CHARACTERS: Final = 1_000_000
 MAX_NAME_LENGTH: Final = 200
+EVERYTHING: Final[list[str]] = []
+"""The path above all databases."""
 Dialect: TypeAlias = Literal["tdengine", "iotdb"]
 Sql: TypeAlias = Annotated[str, Field(max_length=MAX_SQL_CHARACTERS)]
 Short: TypeAlias = Annotated[str, Field(max_length=MAX_NAME_LENGTH)]
@@ -70,6 +72,10 @@ def add_worksheet(
     @router.get("/worksheet", dependencies=limit)
     def opened(user: User) -> Response:
         return answered(lambda: describe(worksheet, user, access.user_name(user), settings.dialect))
+
+    @router.get("/worksheet/names", dependencies=limit)
+    def names(user: User, dialect: Dialect = "tdengine", path: Annotated[list[Short], Query()] = EVERYTHING) -> Response:
+        return answered(lambda: {"names": worksheet.names(user, dialect, path)})
 
     @router.post("/worksheet/statements", dependencies=[*own, *limit])
     def split(body: Text, user: User) -> dict[str, Any]:  # noqa: ARG001

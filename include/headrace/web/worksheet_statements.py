@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.context import Context
 from headrace.errors import Error, OperationalError
 from headrace.model.masking import masked
-from headrace.model.statements import UseDatabase
+from headrace.model.queries import Query, TableSource
+from headrace.model.statements import Select, Statement, UseDatabase
+from headrace.model.tables import Name
+from headrace.model.tree_queries import TreeQuery
+from headrace.model.tree_statements import TreeSelect
 from headrace.runtime.living_snodes import endpoint_of, living_snodes
 from headrace.runtime.snode_client import JSON, post
 from headrace.service.completion import Suggestion, complete
 from headrace.service.completion_names import VisibleNames
+from headrace.service.concealment import SYSTEM_SCHEMA
 from headrace.service.session import Session
 from headrace.service.statement_kinds import only_reads
 from headrace.sql import lexical_rules_of, parse
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
 ANSWER_S: Final = 5.0
 """Seconds to wait for the answer to what should take none: the end of a query, and names to complete a path with."""
 MAX_CHILDREN: Final = 200
+NOT_IN_STREAMS: Final = ("ORDER BY", "SLIMIT", "LIMIT")
+"""Clauses at the end of a query that a stream may not have."""
 AWAY: Final = "start one with `headrace up`, or see why its DAG does not run"
 
 
@@ -113,6 +120,28 @@ class Worksheet:
         rights = self._access.statement_rights(user, changes=False)
         return complete(text, cursor, dialect, database, self._names(dialect, database, rights))
 
+    def names(self, user: Any, dialect: str, path: Sequence[str]) -> list[dict[str, str]]:
+        """Return what a user may know of below a path: databases, the tables of one, the columns of a table, or nodes of a tree.
+
+        Each has its name, the `text` by which a statement names it, and the type of a column.
+        """
+        names = self._names(dialect, None, self._access.statement_rights(user, changes=False))
+        quote = lexical_rules_of(dialect).name_sql
+        match dialect, path:
+            case "iotdb", []:
+                return [{"name": name, "text": name, "type": ""} for name in names.trees()]
+            case "iotdb", [tree, *nodes] if tree in names.trees():
+                above = ".".join((tree, *map(quote, nodes)))
+                return [{"name": name, "text": f"{above}.{quote(name)}", "type": ""} for name in names.children(above)]
+            case "tdengine", []:
+                return [{"name": name, "text": quote(name), "type": ""} for name in names.databases()]
+            case "tdengine", [database]:
+                tables = names.tables(database)
+                return [{"name": name, "text": f"{quote(database)}.{quote(name)}", "type": ""} for name in tables]
+            case "tdengine", [database, table]:
+                return [{"name": name, "text": quote(name), "type": type_} for name, type_ in names.columns(database, table)]
+        return []
+
     def _names(self, dialect: str, database: str | None, rights: StatementRights) -> VisibleNames:
         session = Session(self._context(), dialect, database, principal=rights.principal, reads_files=False)
         return VisibleNames(session.context, partial(self._children, rights))
@@ -151,18 +180,39 @@ class Worksheet:
 
 
 def statements_of(text: str, dialect: str) -> list[dict[str, Any]]:
-    """Return the statements of a text: where each is, its text without secrets, and the database that a `USE` chooses."""
+    """Return the statements of a text: where each is, its text without secrets, the database that a `USE` chooses, and its job."""
     spans = lexical_rules_of(dialect).statement_spans(text)
     return [{"start": span.start, "end": span.end, **describe(text[span.start : span.end], dialect)} for span in spans]
 
 
 def describe(sql: str, dialect: str) -> dict[str, Any]:
-    return {"masked": masked(sql), "use": used_database(sql, dialect)}
-
-
-def used_database(sql: str, dialect: str) -> str | None:
     try:
-        statement = parse(sql, dialect)
+        statement: Statement | None = parse(sql, dialect)
     except Error:
-        return None
-    return statement.name.name if isinstance(statement, UseDatabase) else None
+        statement = None
+    use = statement.name.name if isinstance(statement, UseDatabase) else None
+    return {"masked": masked(sql), "use": use, "job": job_of(sql, statement)}
+
+
+def job_of(sql: str, statement: Statement | None) -> dict[str, str] | None:
+    """Return kind, name and statement of a job that maintains the result of a query; None if it is not a query for one.
+
+    What a stream may not have at the end of its query is left out.
+    """
+    match statement:
+        case Select(query=Query(source=TableSource(name=Name(database=database)))) if database == SYSTEM_SCHEMA:
+            return None
+        case Select(query=Query(source=source, clause_spans=spans)) if source is not None:
+            end = min((spans[clause].start for clause in NOT_IN_STREAMS if clause in spans), default=len(sql))
+            return {
+                "kind": "stream",
+                "name": "my_stream",
+                "sql": f"CREATE STREAM my_stream INTO my_stream_out AS\n{sql[:end].rstrip()}",
+            }
+        case TreeSelect(query=TreeQuery(into=(_, *_), grouping=grouping)) if grouping is not None:
+            return {
+                "kind": "continuous query",
+                "name": "my_query",
+                "sql": f"CREATE CONTINUOUS QUERY my_query BEGIN\n  {sql}\nEND",
+            }
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +43,7 @@ def page(window: Any, url: str) -> Any:
     window.set_viewport_size({"width": 1280, "height": 740})
     open_worksheet(window, url)
     window.evaluate("localStorage.clear()")
-    window.keyboard.press("Control+A")
-    window.keyboard.press("Delete")  # what the test before has left
+    clear(window)  # what the test before has left
     return window
 
 
@@ -53,6 +52,11 @@ def open_worksheet(page: Any, url: str) -> None:
     page.get_by_role("link", name="Worksheet").click()
     page.get_by_label("Database").select_option("power")
     page.get_by_label("SQL statements").focus()
+
+
+def clear(page: Any) -> None:
+    page.keyboard.press("Control+A")
+    page.keyboard.press("Delete")
 
 
 def write(page: Any, text: str) -> None:
@@ -126,6 +130,94 @@ def test_statements_run_one_after_the_other_up_to_an_error_at_its_place(page: An
     page.keyboard.press("Control+Enter")  # the one at the cursor
     page.locator("table.rows td", has_text="power").first.wait_for()
     assert page.locator("[role=tab]").count() == 0
+
+
+def test_suggestions_close_and_do_not_come_back(page: Any) -> None:
+    shown = page.locator(".CodeMirror-hints")
+    closings: tuple[Callable[[], object], ...] = (
+        lambda: page.keyboard.press("Escape"),
+        lambda: page.get_by_label("Language").focus(),
+        lambda: page.locator("h1").click(),
+        lambda: page.locator(".CodeMirror-line").first.click(position={"x": 5, "y": 5}),
+    )
+    for close in closings:
+        for is_waiting in (False, True):
+            clear(page)
+            page.keyboard.type("sel")
+            if not is_waiting:
+                shown.wait_for()
+            close()
+            page.wait_for_timeout(300)
+            assert shown.count() == 0
+            page.get_by_label("SQL statements").focus()
+    clear(page)
+    page.keyboard.type("selec")
+    shown.get_by_text("SELECT").first.click()
+    assert page.locator(".CodeMirror-code").inner_text().endswith("SELECT")
+
+
+def test_names_are_listed_and_written_into_the_editor(page: Any) -> None:
+    write(page, "select ")
+    names = page.locator(".names")
+    names.get_by_role("button", name="What is below power").click()
+    names.get_by_role("button", name="What is below meters").click()
+    names.get_by_role("button", name="voltage").wait_for()
+    assert "voltage INT" in names.inner_text()
+    assert "place VARCHAR(20)" in names.inner_text()
+    page.get_by_label("SQL statements").focus()
+    names.get_by_role("button", name="voltage").click()
+    page.keyboard.type(" from ")
+    names.get_by_role("button", name="meters", exact=True).click()
+    assert page.locator(".CodeMirror-code").inner_text().endswith("select voltage from power.meters")
+    assert violations(page, "names") == []
+    page.set_viewport_size({"width": 1280, "height": 740})
+    page.get_by_label("Language").select_option("iotdb")
+    names.get_by_role("button", name="What is below root.plant").click()
+    names.get_by_role("button", name="line2", exact=True).click()
+    assert page.locator(".CodeMirror-code").inner_text().endswith("root.plant.line2")
+    page.get_by_label("Language").select_option("tdengine")
+
+
+def test_a_result_is_exported_and_becomes_a_stream(page: Any) -> None:
+    write(page, "select ts, note, current from d1001 where note like 'n1%' order by ts limit 2")
+    page.keyboard.press("Control+Enter")
+    page.locator("table.rows").wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export CSV").click()
+    lines = Path(download.value.path()).read_bytes().decode().split("\r\n")
+    assert lines[0] == "ts,note,current"
+    assert [line.split(",")[1:] for line in lines[1:]] == [["n1", "1"], ["n10", "1"], []]
+    made = page.evaluate(
+        """async () => (await import("./worksheet-export.js")).toCsv(
+            { columns: [{ name: "a,b" }, { name: "c" }], rows: [[null, 'say "hi"'], ["", { x: 1 }], [" x", "two\\nlines"]] })"""
+    )
+    assert made == '"a,b",c\r\n,"say ""hi"""\r\n"","{""x"":1}"\r\n" x","two\nlines"\r\n'
+    page.get_by_role("button", name="Create a stream from this query").click()
+    page.keyboard.type("loud")  # the name is selected
+    text = page.locator(".CodeMirror-code").inner_text()
+    assert "CREATE STREAM loud INTO my_stream_out AS" in text
+    assert text.endswith("select ts, note, current from d1001 where note like 'n1%'")
+    write(page, "show databases")
+    page.keyboard.press("Control+Enter")
+    page.locator("table.rows td", has_text="power").first.wait_for()
+    assert page.get_by_role("button", name="from this query").count() == 0
+
+
+def test_times_have_their_zone_which_can_be_chosen(page: Any, url: str) -> None:
+    write(page, "select ts from d1001 order by ts limit 1")
+    page.keyboard.press("Control+Enter")
+    page.locator("table.rows").wait_for()
+    page.get_by_label("Times in").select_option("UTC")
+    assert page.locator("table.rows th").inner_text() == "ts UTC"
+    assert page.locator("table.rows td").inner_text().startswith("2026-09-21 14:13:20")
+    page.get_by_label("Times in").select_option("Asia/Tokyo")
+    assert page.locator("table.rows th").inner_text() == "ts Asia/Tokyo"
+    assert page.locator("table.rows td").inner_text().startswith("2026-09-21 23:13:20")
+    page.locator(".history summary").click()
+    assert "UTC+9" in page.locator(".past small").first.inner_text()
+    page.goto(url)
+    assert page.get_by_label("Times in").input_value() == "Asia/Tokyo"
+    page.get_by_label("Times in").select_option("")
 
 
 def test_a_query_is_canceled_and_the_history_outlives_the_page(page: Any, url: str, spark: SparkSession, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import headrace
 from headrace.errors import OperationalError
 from headrace.runtime.dag_ids import snode_dag_id
 from headrace.settings import load
+from headrace.sql import parse
 from headrace.web.app import create_app
-from headrace.web.worksheet_statements import StatementSlots
+from headrace.web.worksheet_statements import StatementSlots, statements_of
 from tests.airflow.web_page import Rights
 from tests.doors.worksheet.conftest import HEADERS, SHOWN_ROWS, WorksheetHome
 from tests.support.busy_spark import occupied
@@ -174,6 +175,51 @@ def test_statements_are_found_with_their_places_and_without_secrets(free: Worksh
     assert [text[one["start"] : one["end"]] for one in statements[:2]] == ["use power", "select ';' from t"]
     assert [one["use"] for one in statements] == ["power", None, None]
     assert statements[2]["masked"] == "create user eve0 pass '*********'"
+
+
+WINDOWS = "select _wstart, avg(a) from t interval(1m)"
+NESTED = "select a from (select a from t order by a limit 2)"
+GROUPED = "select avg(a) into root.b(a) from root.a group by (1m)"
+
+
+@pytest.mark.parametrize(
+    ("sql", "dialect", "created"),
+    [
+        (f"{WINDOWS} order by 1 limit 5", "tdengine", f"AS\n{WINDOWS}"),
+        (NESTED, "tdengine", f"AS\n{NESTED}"),
+        (GROUPED, "iotdb", f"BEGIN\n  {GROUPED}\nEND"),
+        *((sql, "tdengine", None) for sql in ("select 1", "select a from information_schema.ins_streams", "show tables", "wrong")),
+        ("select avg(a) from root.a group by (1m)", "iotdb", None),
+    ],
+)
+def test_a_query_becomes_the_statement_of_a_job(sql: str, dialect: str, created: str | None) -> None:
+    (statement,) = statements_of(sql, dialect)
+    job = statement["job"]
+    if created is None:
+        assert job is None
+    else:
+        assert job["sql"].endswith(created)
+        assert parse(job["sql"], dialect)
+
+
+def names(page: TestClient, *path: str, dialect: str = "tdengine") -> list[tuple[str, str]]:
+    answer = page.get("/api/worksheet/names", params={"dialect": dialect, "path": path})
+    return [(one["name"], one["text"]) for one in answer.json()["names"]]
+
+
+def test_names_are_listed_of_what_the_user_may_know_of(guarded: WorksheetHome) -> None:
+    with guarded.page() as page, guarded.page(Named("root")) as all_seeing:
+        assert names(page) == [("power", "power")]
+        assert ("other", "other") in names(all_seeing)
+        assert names(page, "power") == [("meters", "power.meters")]
+        assert ("note", "note") in names(page, "power", "meters")
+        for path in (("other",), ("other", "hidden"), ("power", "nothing"), ("power", "meters", "ts")):
+            assert names(page, *path) == []
+        assert names(page, "root.plant", dialect="iotdb") == [("line1", "root.plant.line1")]
+        assert ("line2", "root.plant.line2") in names(all_seeing, "root.plant", dialect="iotdb")
+        assert names(all_seeing, "root.plant line1", dialect="iotdb") == []
+    with guarded.page(Rights(hidden={SNODE_DAG})) as page:
+        assert page.get("/api/worksheet/names").status_code == 403
 
 
 def completions(page: TestClient, text: str, dialect: str = "tdengine", database: str = "power") -> dict[str, str]:

@@ -3,7 +3,7 @@
 // An error response, or status 0 if there was none.
 export class ApiError extends Error {
   constructor(status, body) {
-    super(body.message ?? body.detail ?? `the server responded with status ${status}`);
+    super(body.message ?? (typeof body.detail === "string" ? body.detail : null) ?? `the server responded with status ${status}`);
     this.status = status;
     this.code = body.code;
     this.hint = body.hint ?? "";
@@ -30,8 +30,21 @@ export const fetchLineage = (id) => request(`jobs/${encodeURIComponent(id)}/line
 export const fetchVersions = (id) => request(`jobs/${encodeURIComponent(id)}/versions`);
 export const fetchFlow = (id, over) => request(`jobs/${encodeURIComponent(id)}/flow?over=${over}`);
 export const fetchRights = (id) => request(`jobs/${encodeURIComponent(id)}/rights`);
-export const fetchWindows = (id, series) => request(`jobs/${encodeURIComponent(id)}/windows${series ? `?series=${encodeURIComponent(series)}` : ""}`);
+
+// `choice` has a subtable, the value of a tag, and an instant before which windows start, as far as they are chosen.
+export const fetchWindows = (id, choice) => {
+  const query = new URLSearchParams(Object.entries(choice).filter(([, value]) => value !== null && value !== ""));
+  return request(`jobs/${encodeURIComponent(id)}/windows${query.size ? `?${query}` : ""}`);
+};
+
 export const fetchMetrics = (id, over) => request(`jobs/${encodeURIComponent(id)}/metrics?over=${over}`);
+
+// Airflow's own API, which goes by the user's rights to trigger the DAG. The range is that of its form.
+export async function startBackfill(dagId, range) {
+  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ logical_date: null, conf: range }) };
+  const run = await request(`../../api/v2/dags/${encodeURIComponent(dagId)}/dagRuns`, options);
+  return run.dag_run_id;
+}
 
 export const runAction = (id, action, sql) =>
   request(`jobs/${encodeURIComponent(id)}/${action}`, {

@@ -2,7 +2,7 @@
 
 import * as server from "./api.js";
 import { Detail } from "./detail.js";
-import { actionLabel, duration, element, withFocusKept } from "./dom.js";
+import { actionLabel, duration, element, withFocusKept, zonePicker } from "./dom.js";
 import { followTheme, updateAirflowUrl } from "./frame.js";
 import { Graph } from "./graph.js";
 import { List, snodeLinks } from "./list.js";
@@ -14,7 +14,7 @@ const $ = (id) => document.getElementById(id);
 
 // `address` identifies the job of the detail page by its kind, such as { stream: name }, or is null for the list or the graph.
 const page = { data: null, more: null, loadedAt: 0, failure: null, address: null, detail: null, graph: null };
-const list = new List((job) => go(jobAddress(job)));
+const list = new List(go);
 
 function route() {
   const query = new URLSearchParams(location.search);
@@ -50,7 +50,7 @@ function enter() {
   if (!isSame(address, page.address)) {
     page.address = address;
     page.more = null;
-    page.detail = address && new Detail({ onBack: () => go({}), onAction: confirm, loadPlan, loadVersions, fetchMetrics: server.fetchMetrics, fetchFlow: server.fetchFlow, fetchWindows: server.fetchWindows, fetchRights: server.fetchRights, tab, onTab: (selected) => go({ ...page.address, tab: selected }, true) });
+    page.detail = address && new Detail({ onBack: () => go({}), onAction: confirm, loadPlan, loadVersions, fetchMetrics: server.fetchMetrics, fetchFlow: server.fetchFlow, fetchWindows: server.fetchWindows, fetchRights: server.fetchRights, startBackfill: server.startBackfill, tab, onTab: (selected) => go({ ...page.address, tab: selected }, true) });
     render();
     refresh();
   }
@@ -128,7 +128,7 @@ function render() {
     withFocusKept(list.node, () => list.render(page.data));
     if (main.firstChild !== list.node) main.replaceChildren(list.node);
   } else if (row) {
-    if (!hasSelection()) withFocusKept(page.detail.node, () => page.detail.render(row, page.more, page.data.as_of));
+    if (!isInUse()) withFocusKept(page.detail.node, () => page.detail.render(row, page.more, page.data.as_of));
     if (main.firstChild !== page.detail.node) main.replaceChildren(page.detail.node);
   } else {
     main.replaceChildren(missingJob());
@@ -136,10 +136,12 @@ function render() {
   renderFreshness();
 }
 
-// Rendering would clear the selection, so it waits while text is selected.
-function hasSelection() {
+// Rendering would clear the selection, and what is being typed, so it waits.
+function isInUse() {
   const selection = getSelection();
-  return !selection.isCollapsed && page.detail.node.contains(selection.anchorNode);
+  const { activeElement } = document;
+  const hasInput = activeElement.matches("input") && page.detail.node.contains(activeElement);
+  return hasInput || (!selection.isCollapsed && page.detail.node.contains(selection.anchorNode));
 }
 
 function missingJob() {
@@ -213,6 +215,14 @@ for (const [id, target] of Object.entries({ "view-list": {}, "view-graph": { vie
     go(target);
   });
 }
+// All is drawn again, with the times of another zone.
+function redraw() {
+  page.address = undefined;
+  page.graph = null;
+  enter();
+}
+
+$("zone").append(zonePicker(redraw));
 followTheme();
 addEventListener("popstate", enter);
 addEventListener("keydown", (event) => {

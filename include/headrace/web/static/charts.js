@@ -2,6 +2,28 @@
 
 import { compact, duration, element, instant, length, rate, time, zoneName } from "./dom.js";
 
+// Where samples are missing, a line has a gap (null); undefined values lie between two samples that it connects.
+export function withGaps(values, times, isSampled, maxGapMs) {
+  const result = values.map((value, index) => value ?? (isSampled[index] ? undefined : null));
+  let last = -1;
+  isSampled.forEach((sampled, index) => {
+    if (!sampled) return;
+    if (last >= 0 && times[index] - times[last] <= maxGapMs) result.fill(undefined, last + 1, index);
+    last = index;
+  });
+  return result.map((value, index) => values[index] ?? value);
+}
+
+// The points that no line reaches, since there is a gap on either side.
+export function lonePoints(values) {
+  const isAlone = (index, step) => {
+    let at = index + step;
+    while (values[at] === undefined && at >= 0 && at < values.length) at += step;
+    return values[at] === undefined || values[at] === null;
+  };
+  return values.map((_, index) => index).filter((index) => typeof values[index] === "number" && isAlone(index, -1) && isAlone(index, 1));
+}
+
 export const bytes = (value) => (value === null || value === undefined ? "–" : `${compact(value)}B`);
 const REFRESH_MS = 10000;
 const HEIGHT = 130;
@@ -121,7 +143,8 @@ export class Charts {
 }
 
 function keptNote({ over, keep_ms: kept }) {
-  return over === "hour" ? "" : `Each point is the mean of its time, of lags, waiting rows and state the maximum. Samples are kept for ${length(kept)}, thinned out with age.`;
+  const points = over === "hour" ? "" : `Each point is the mean of its time, of lags, waiting rows and state the maximum. Samples are kept for ${length(kept)}, thinned out with age. `;
+  return `${points}Times are in ${zoneName()}.`;
 }
 
 class Plot {
@@ -142,7 +165,9 @@ class Plot {
   update(data) {
     this.times = data.times;
     this.values = this.lines.map(([, field]) => data.series[field]);
-    const drawn = [data.times.map((ms) => ms / 1000), ...(this.stacked ? stack(this.values) : this.values)];
+    const isSampled = data.series.batches.map((count) => count !== null);
+    const lines = (this.stacked ? stack(this.values) : this.values).map((values) => withGaps(values, data.times, isSampled, data.max_gap_ms));
+    const drawn = [data.times.map((ms) => ms / 1000), ...lines];
     if (this.drawing) this.drawing.setData(drawn);
     else this.drawing = new globalThis.uPlot(this.options(), drawn, this.canvas);
     this.canvas.setAttribute("aria-label", this.describe());
@@ -156,8 +181,7 @@ class Plot {
       stroke: () => color(key),
       fill: this.stacked ? () => color(key) : undefined,
       width: 1.5,
-      spanGaps: this.over === "hour",
-      points: { show: false },
+      points: { show: true, size: 5, filter: (plot, number) => lonePoints(plot.data[number]) },
     }));
     return {
       width: 300,

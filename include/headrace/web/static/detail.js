@@ -1,25 +1,27 @@
 // The detail page of a job: its status, statement, plan, backfills or executions, events and actions.
 
+import { BackfillForm } from "./backfill.js";
 import { Charts, PIPE_CHARTS, STREAM_CHARTS, bytes } from "./charts.js";
 import { Flow } from "./flow.js";
 import { executionPanel, intervalPicture } from "./intervals.js";
 import { accounting, airflowLink, backfillBar, badge, batchAge, sparkline, stopReason, wideTable } from "./parts.js";
 import { planPanel } from "./plan.js";
+import { Preview, worksheetLink } from "./preview.js";
 import { Rights } from "./rights.js";
 import { sqlPanel } from "./versions.js";
 import { Windows } from "./windows.js";
-import { actionLabel, ago, duration, element, length, number, rate, time, withFocusKept, zoneName } from "./dom.js";
+import { actionLabel, ago, duration, element, length, localTime, number, rate, time, withFocusKept, zoneName } from "./dom.js";
 
 // The tab of each layout beside those that all jobs have, and what its first tab shows.
 const LAYOUTS = {
-  stream: { tabs: ["Windows", "Backfill"], overview: streamOverview, charts: STREAM_CHARTS },
-  query: { tabs: ["Executions"], overview: queryOverview },
+  stream: { tabs: ["Results", "Windows", "Backfill"], overview: streamOverview, charts: STREAM_CHARTS },
+  query: { tabs: ["Results", "Executions"], overview: queryOverview },
   pipe: { tabs: ["Backfill"], overview: pipeOverview, charts: PIPE_CHARTS },
   job: { tabs: [], overview: jobOverview },
 };
 
 export class Detail {
-  constructor({ onBack, onAction, loadPlan, loadVersions, fetchMetrics, fetchFlow, fetchWindows, fetchRights, tab, onTab }) {
+  constructor({ onBack, onAction, loadPlan, loadVersions, fetchMetrics, fetchFlow, fetchWindows, fetchRights, startBackfill, tab, onTab }) {
     this.onBack = onBack;
     this.onAction = onAction;
     this.loadPlan = loadPlan;
@@ -28,6 +30,9 @@ export class Detail {
     this.fetchFlow = fetchFlow;
     this.fetchWindows = fetchWindows;
     this.fetchRights = fetchRights;
+    this.startBackfill = startBackfill;
+    this.results = null;
+    this.form = null;
     this.charts = null;
     this.flow = null;
     this.windows = null;
@@ -55,7 +60,7 @@ export class Detail {
         { class: "title" },
         element("h2", {}, row.label, " ", element("small", {}, row.kind)),
         badge(row),
-        element("div", { class: "buttons" }, ...(more?.actions ?? []).map((action) => this.button(row, action)), airflowLink(`dags/${row.dag_id}`, "DAG and backfill form")),
+        element("div", { class: "buttons" }, ...(more?.actions ?? []).map((action) => this.button(row, action)), airflowLink(`dags/${row.dag_id}`, "DAG")),
       ),
       stopReason(row, now) ?? "",
       row.backfill ? backfillBar(row.backfill) : "",
@@ -92,15 +97,18 @@ export class Detail {
   panel(row, more, now) {
     switch (this.tab) {
       case "SQL":
-        return this.statementPanel(row, more.sql);
+        return element("div", {}, worksheetLink(more), this.statementPanel(row, more.sql));
       case "Plan":
         return this.planPanel(row);
       case "Windows":
         return this.windowPanel(row);
       case "Backfill":
-        return backfillPanel(more);
+        return element("div", {}, this.backfillForm(row, more), backfillPanel(more));
       case "Executions":
-        return executionPanel(row, more);
+        return element("div", {}, this.backfillForm(row, more), executionPanel(row, more));
+      case "Results":
+        this.results ??= resultPanel(more.results);
+        return this.results;
       case "Events":
         return eventPanel(more);
       case "Rights":
@@ -109,6 +117,13 @@ export class Detail {
       default:
         return element("div", {}, LAYOUTS[row.layout].overview(row, more, now), this.flowPanel(row), this.chartPanel(row, more));
     }
+  }
+
+  // For those who may edit the DAG; Airflow decides whether they may trigger it.
+  backfillForm(row, more) {
+    if (!more.actions.length) return null;
+    this.form ??= new BackfillForm(row, (range) => this.startBackfill(row.dag_id, range));
+    return this.form.node;
   }
 
   chartPanel(row, more) {
@@ -127,7 +142,7 @@ export class Detail {
   }
 
   windowPanel(row) {
-    this.windows ??= new Windows(row.target ?? "", (series) => this.fetchWindows(row.id, series));
+    this.windows ??= new Windows(row.target ?? "", (choice) => this.fetchWindows(row.id, choice));
     this.windows.update();
     return this.windows.node;
   }
@@ -153,6 +168,17 @@ export class Detail {
     });
     return element("p", { class: "quiet" }, "Loading…");
   }
+}
+
+// The latest rows of the target, or of one of several.
+function resultPanel(results) {
+  if (!results.length) return element("p", { class: "quiet" }, "Its target has no name that a query could use.");
+  const panel = element("div");
+  const show = (index) => panel.replaceChildren(...choice, new Preview(results[index]).node);
+  const options = results.map(({ label }, index) => element("option", { value: index }, label));
+  const choice = results.length > 1 ? [element("label", {}, "Target ", element("select", { on: { change: ({ target }) => show(target.value) } }, options))] : [];
+  show(0);
+  return panel;
 }
 
 const fact = (name, ...value) => [element("dt", {}, name), element("dd", {}, ...value)];
@@ -298,15 +324,15 @@ function seriesHint(chunk) {
 }
 
 function backfillPanel(more) {
-  if (!more.runs.length) return element("p", { class: "quiet" }, "No backfills yet. Trigger the DAG to repeat a range.");
+  if (!more.runs.length) return element("p", { class: "quiet" }, "No backfills yet.");
   const rows = more.chunks.map((chunk) =>
     element(
       "tr",
       {},
       element("td", {}, chunk.run),
       element("td", { class: "n" }, String(chunk.number)),
-      element("td", {}, time(chunk.start), seriesHint(chunk)),
-      element("td", {}, time(chunk.end)),
+      element("td", {}, localTime(chunk.start), seriesHint(chunk)),
+      element("td", {}, localTime(chunk.end)),
       element("td", { class: "n" }, number(chunk.rows)),
       element("td", {}, element("span", { class: `badge ${chunk.state === "RUNNING" ? "busy" : chunk.state.toLowerCase()}` }, chunk.state), chunk.message ? element("div", { class: "hint" }, chunk.message) : null),
     ),

@@ -73,33 +73,72 @@ export function length(ms) {
   return parts.join(" ") || "0 s";
 }
 
-// The time zone chosen in Airflow's UI, or undefined for the browser's.
-function readTimeZone() {
+// The time zone: the one chosen on the page, else the one chosen in Airflow's UI, else the browser's.
+const OWN_ZONE = "headrace.timezone";
+const AIRFLOW_ZONE = "timezone";
+
+function storedZone(key) {
   try {
-    const stored = localStorage.getItem("timezone");
-    if (!stored) return undefined;
+    const stored = localStorage.getItem(key);
+    if (!stored) return null;
     const name = stored.startsWith('"') ? JSON.parse(stored) : stored;
     new Intl.DateTimeFormat(undefined, { timeZone: name });
     return name;
   } catch {
-    return undefined;
+    return null;
   }
 }
 
-const timeZone = readTimeZone();
-const instantFormat = new Intl.DateTimeFormat("sv-SE", {
-  dateStyle: "short",
-  timeStyle: "medium",
-  timeZone,
-});
+const browserZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
+const defaultZone = () => storedZone(AIRFLOW_ZONE) ?? browserZone();
+let zone, instantFormat, offsetFormat;
 
-export const instant = (ms) => (ms === null || ms === undefined ? "–" : instantFormat.format(new Date(ms)));
-export const zoneName = () => timeZone ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
+function useZone(name) {
+  zone = name;
+  instantFormat = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium", timeZone: zone });
+  offsetFormat = new Intl.DateTimeFormat("en-US", { timeZone: zone, timeZoneName: "shortOffset" });
+}
+
+useZone(storedZone(OWN_ZONE) ?? defaultZone());
+
+export const zoneName = () => zone;
+const offset = (date) => offsetFormat.formatToParts(date).find(({ type }) => type === "timeZoneName").value.replace(/^GMT(\+0$)?/, "UTC");
+
+// Without the zone, for a time below a heading that names it.
+export const localInstant = (ms) => (ms === null || ms === undefined ? "–" : instantFormat.format(new Date(ms)));
+export const instant = (ms) => (ms === null || ms === undefined ? "–" : `${localInstant(ms)} ${offset(new Date(ms))}`);
 export const ago = (ms, now) => (ms === null || ms === undefined ? "–" : `${duration(Math.max(0, now - ms))} ago`);
 
-export function time(ms) {
-  if (ms === null || ms === undefined) return "–";
-  return element("time", { datetime: new Date(ms).toISOString(), title: `${instant(ms)} ${zoneName()}` }, instant(ms));
+// The instant of a wall time, such as "2026-03-01T10:00", in the zone.
+export function zonedInstant(text) {
+  const wall = Date.parse(`${text}Z`);
+  const shift = (ms) => Date.parse(`${localInstant(ms).replace(" ", "T")}Z`) - ms;
+  return wall - shift(wall - shift(wall));
+}
+
+const timeElement = (ms, text) =>
+  ms === null || ms === undefined ? "–" : element("time", { datetime: new Date(ms).toISOString(), title: `${localInstant(ms)} ${zone}` }, text);
+export const time = (ms) => timeElement(ms, instant(ms));
+export const localTime = (ms) => timeElement(ms, localInstant(ms));
+
+// Lets the user choose the zone of all times; `changed` draws them again.
+export function zonePicker(changed) {
+  const names = [...new Set(["UTC", ...Intl.supportedValuesOf("timeZone")])];
+  const chosen = storedZone(OWN_ZONE);
+  const option = (value, text) => element("option", { value, selected: value === (chosen ?? "") }, text);
+  const choose = ({ target }) => {
+    try {
+      if (target.value) localStorage.setItem(OWN_ZONE, target.value);
+      else localStorage.removeItem(OWN_ZONE);
+    } catch {
+      // The storage is forbidden: the choice lasts until the page is left.
+    }
+    useZone(target.value || defaultZone());
+    changed();
+  };
+  const source = storedZone(AIRFLOW_ZONE) ? "as in Airflow" : "of the browser";
+  const select = element("select", { on: { change: choose } }, option("", `${defaultZone()} (${source})`), names.map((name) => option(name, name)));
+  return element("label", { class: "zone" }, "Times in ", select);
 }
 
 // Rendering replaces the elements, so the focus goes to the one of the same text, or else of the same position.

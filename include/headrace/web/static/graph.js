@@ -1,7 +1,8 @@
 // The graph of jobs and of what they read and write, drawn by Cytoscape with a layered layout.
 
-import { duration, element, rate } from "./dom.js";
+import { ago, compact, duration, element, rate } from "./dom.js";
 import { Lineage } from "./lineage.js";
+import { Preview } from "./preview.js";
 
 const LIBRARIES = ["vendor/cytoscape.min.js", "vendor/dagre.min.js", "vendor/cytoscape-dagre.js"];
 const STATES = ["RUNNING", "STOPPED", "PAUSED", "FILLING", "CREATED"];
@@ -25,10 +26,21 @@ function loadScript(source) {
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 // The word of a state shows it as well as its color.
-function label({ label: name, kind, state }) {
-  if (kind === "data" || kind === "outside") return name;
-  const note = state && state !== "RUNNING" ? `, ${state}` : "";
-  return `${name}\n${kind}${note}`;
+function label({ label: name, kind, state, note }) {
+  const lines = kind === "data" || kind === "outside" ? [name] : [name, `${kind}${state && state !== "RUNNING" ? `, ${state}` : ""}`];
+  return [...lines, note].filter(Boolean).join("\n");
+}
+
+// The rows that jobs have written into each node, and how long ago the last ones were.
+function notes({ nodes, edges, as_of: now }) {
+  const jobs = new Map(nodes.filter((node) => node.job_id).map((node) => [node.id, node]));
+  const writers = Map.groupBy(edges.filter((edge) => jobs.has(edge.source)), (edge) => edge.target);
+  const note = (written) => {
+    const rows = written.reduce((sum, job) => sum + job.rows_out, 0);
+    const updated = Math.max(...written.map((job) => job.updated ?? 0));
+    return rows && updated ? `${compact(rows)} rows, ${ago(updated, now)}` : "";
+  };
+  return new Map([...writers].map(([id, written]) => [id, note(written.map((edge) => jobs.get(edge.source)))]));
 }
 
 // What flows in, and how far the job lags behind it.
@@ -101,6 +113,7 @@ export class Graph {
     });
     const button = (text, name, handler) => element("button", { type: "button", "aria-label": name, title: name, on: { click: handler } }, text);
     this.canvas = element("div", { class: "graph", role: "img", "aria-label": "Graph of jobs" });
+    this.table = element("div", { class: "graph-table", hidden: true });
     this.note = element("p", { class: "quiet" }, "Drawing…");
     this.node = element(
       "section",
@@ -115,7 +128,7 @@ export class Graph {
       ),
       this.note,
       this.lineage.node,
-      this.canvas,
+      element("div", { class: "graph-frame" }, this.canvas, this.table),
     );
   }
 
@@ -147,19 +160,21 @@ export class Graph {
     });
     this.drawing.on("tap", "node", ({ target }) => {
       if (target.data("address")) this.open(target.data("address"));
-      else this.lineage.choose(target.id());
+      else this.show(target);
     });
-    this.drawing.on("mouseover", "node", ({ target }) => this.canvas.classList.toggle("link", Boolean(target.data("address")) || this.lineage.has(target.id())));
+    const isLink = (node) => Boolean(node.data("address") || node.data("preview")) || this.lineage.has(node.id());
+    this.drawing.on("mouseover", "node", ({ target }) => this.canvas.classList.toggle("link", isLink(target)));
     this.drawing.on("mouseout", "node", () => this.canvas.classList.remove("link"));
   }
 
   // States, lags and rates change without another layout.
   update(data) {
     const { drawing } = this;
+    const written = notes(data);
     drawing.batch(() => {
       for (const node of data.nodes) {
         const shown = drawing.getElementById(node.id);
-        shown.data({ state: node.state, lag_ms: node.lag_ms });
+        shown.data({ state: node.state, lag_ms: node.lag_ms, note: written.get(node.id) ?? "" });
         for (const state of STATES) shown.toggleClass(state, state === node.state);
       }
       data.edges.forEach((edge, index) => {
@@ -172,7 +187,7 @@ export class Graph {
     if (theme !== this.theme) drawing.style(style());
     this.theme = theme;
     const jobs = data.nodes.filter((node) => node.address).length;
-    this.note.textContent = jobs ? `${jobs} job${jobs === 1 ? "" : "s"}. Click one to open it, or find it and press Enter.` : "There are no jobs yet.";
+    this.note.textContent = jobs ? `${jobs} job${jobs === 1 ? "" : "s"}. Click one to open it, or find it and press Enter. Tables show their latest rows.` : "There are no jobs yet.";
     this.canvas.setAttribute("aria-label", describe(data));
     this.lineage.update(data);
     this.highlight();
@@ -194,11 +209,30 @@ export class Graph {
     });
   }
 
-  // Opens the first job that is found, so that the drawing can be used without a mouse.
+  // Opens the first job that is found, or else shows the first table, so that the drawing can be used without a mouse.
   openFirst() {
     const text = this.search.value.trim().toLowerCase();
-    const found = this.drawing?.nodes().filter((node) => node.data("address") && node.data("label").toLowerCase().includes(text));
-    if (text && found?.length) this.open(found[0].data("address"));
+    const found = this.drawing?.nodes().filter((node) => node.data("label").toLowerCase().includes(text));
+    if (!text || !found?.length) return;
+    const job = found.filter((node) => node.data("address"))[0];
+    if (job) this.open(job.data("address"));
+    else this.show(found[0]);
+  }
+
+  // The columns of a table and its latest rows.
+  show(node) {
+    this.lineage.choose(node.id());
+    const preview = node.data("preview");
+    this.table.hidden = !preview;
+    if (!preview) return;
+    const close = () => {
+      this.table.hidden = true;
+      this.search.focus();
+    };
+    const closing = element("button", { type: "button", class: "close", "aria-label": "Close the latest rows", on: { click: close } }, "✕");
+    const rows = new Preview({ label: node.data("label"), ...preview });
+    this.table.replaceChildren(closing, rows.node);
+    this.table.onkeydown = ({ key }) => key === "Escape" && close();
   }
 
   zoom(factor) {

@@ -1,6 +1,6 @@
 // The executions of a continuous query: a strip of intervals colored by state, and a table.
 
-import { duration, element, instant, number, time, zoneName } from "./dom.js";
+import { duration, element, instant, localTime, number, time, zoneName } from "./dom.js";
 import { wideTable } from "./parts.js";
 
 // Shape and color both tell the state; a cell's title has the details.
@@ -61,7 +61,7 @@ export function executionPanel(row, more) {
   return element(
     "div",
     {},
-    element("p", { class: "quiet" }, "Recompute a range with ", element("code", {}, command), ", or from the form of its DAG. Rows that were computed for it before are replaced."),
+    element("p", { class: "quiet" }, "From a terminal: ", element("code", {}, command)),
     wideTable(
       "Executions",
       element(
@@ -84,9 +84,9 @@ function executionRows(execution) {
   const main = element(
     "tr",
     {},
-    element("td", {}, time(execution.scheduled)),
-    element("td", {}, time(execution.start)),
-    element("td", {}, time(execution.end)),
+    element("td", {}, localTime(execution.scheduled)),
+    element("td", {}, localTime(execution.start)),
+    element("td", {}, localTime(execution.end)),
     element("td", {}, element("span", { class: `badge ${name === "running" ? "busy" : name}` }, execution.state)),
     element("td", { class: "n" }, isRecorded ? String(execution.attempt) : "–"),
     element("td", { class: "n" }, number(execution.rows)),

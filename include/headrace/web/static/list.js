@@ -7,20 +7,29 @@ import { ago, compact, duration, element, length, number, rate } from "./dom.js"
 
 const ORDER = ["STOPPED", "FILLING", "CREATED", "RUNNING", "PAUSED"];
 
-export function healthCards(data) {
+export function healthCards(data, open) {
   const { states, kinds, worst_lag: lag, rows_in_s: incoming, rows_out_s: outgoing, rows_expired: late } = data.health;
   const total = data.jobs.length;
   const others = ORDER.filter((state) => state !== "RUNNING" && states[state]).map((state) => `${states[state]}\u00a0${state}`);
   const card = (title, value, note, tone = "") =>
     element("div", { class: `card ${tone}` }, element("h2", {}, title), element("b", {}, value), element("p", { class: "quiet" }, note));
+  const worst = lag && jobLink(lag.address, lag.name, {}, open);
   return element(
     "section",
     { class: "cards", "aria-label": "Health" },
     card("Running", `${states.RUNNING} of ${total}`, [countKinds(kinds, data.kinds), ...others].join(", "), states.STOPPED ? "alarm" : ""),
-    card("Worst lag", lag ? duration(lag.ms) : "–", lag ? lag.name : "not reported yet"),
+    card("Worst lag", lag ? duration(lag.ms) : "–", worst ?? "not reported yet"),
     card("Rows per second", `${rate(incoming)} → ${rate(outgoing)}`, incoming === null ? "nothing measured" : "in → out"),
     card("Expired rows", compact(late), "late, dropped", late ? "warn" : ""),
   );
+}
+
+function jobLink(address, name, attributes, open) {
+  const follow = (event) => {
+    event.preventDefault();
+    open(address);
+  };
+  return element("a", { href: `?${new URLSearchParams(address)}`, ...attributes, on: { click: follow } }, name);
 }
 
 function countKinds(counts, kinds) {
@@ -69,14 +78,14 @@ export class List {
     this.data = data;
     const triggers = [triggerTable(data.triggers, data.as_of)].filter(Boolean);
     if (!data.jobs.length) {
-      this.node.replaceChildren(healthCards(data), emptyState(), ...triggers);
+      this.node.replaceChildren(healthCards(data, this.open), emptyState(), ...triggers);
       return;
     }
     const rows = this.filterAndSort(data.jobs).map((job) => this.row(job, data.as_of));
     const table = element("table", { class: "jobs" }, this.head(), element("tbody", {}, rows.flat()));
     const noMatch = rows.length ? null : element("p", { class: "quiet" }, `Nothing matches “${this.filter}”.`);
     if (!this.node.contains(this.search)) this.node.replaceChildren(element("div"), this.search, element("div"));
-    this.node.children[0].replaceChildren(healthCards(data));
+    this.node.children[0].replaceChildren(healthCards(data, this.open));
     this.node.children[2].replaceChildren(wideTable("Jobs", table), ...(noMatch ? [noMatch] : []), ...triggers);
   }
 
@@ -103,17 +112,13 @@ export class List {
   }
 
   row(job, now) {
-    const open = (event) => {
-      event.preventDefault();
-      this.open(job);
-    };
     const main = element(
       "tr",
       {},
       element(
         "td",
         {},
-        element("a", { href: `?${new URLSearchParams(jobAddress(job))}`, class: "name", on: { click: open } }, job.label),
+        jobLink(jobAddress(job), job.label, { class: "name" }, this.open),
         element("div", { class: "quiet" }, `${job.source} → ${job.target}`),
         job.schedule ? element("div", { class: "quiet" }, scheduleText(job.schedule, now)) : null,
       ),
@@ -122,6 +127,7 @@ export class List {
       element("td", { class: "n" }, duration(job.lag_ms), batchAge(job)),
       ...(CELLS[job.layout] ?? streamCells)(job, now),
     );
+    [...main.children].slice(1).forEach((cell, index) => cell.setAttribute("data-title", COLUMNS[index + 1][0]));
     const reason = stopReason(job, now);
     return reason ? [main, element("tr", { class: "why" }, element("td", { colspan: COLUMNS.length }, reason))] : [main];
   }

@@ -1,6 +1,6 @@
 // The windows of a stream over time: which are open, closed, written, late or recalculated, with their values.
 
-import { compact, duration, element, instant, number, time, zoneName } from "./dom.js";
+import { compact, duration, element, instant, localTime, number, time, zoneName } from "./dom.js";
 import { wideTable } from "./parts.js";
 
 const REFRESH_MS = 10000;
@@ -26,26 +26,29 @@ const stateOf = (one) => STATES.find(([, , is]) => is(one));
 // The timeline of one stream. The node is kept while the page around it is drawn again.
 export class Windows {
   constructor(target, fetchWindows) {
-    Object.assign(this, { fetchWindows, target: target.split(".").at(-1), series: "", column: 0, selected: null, loadedAt: 0, id: `windows-${created++}` });
+    Object.assign(this, { fetchWindows, target: target.split(".").at(-1), column: 0, selected: null, loadedAt: 0, id: `windows-${created++}` });
+    this.choice = { series: "", tag: "", value: "", before: null };
+    this.later = []; // where the pages after this one begin
     this.tools = element("div", { class: "window-tools" });
     this.note = element("p", { class: "quiet", role: "status" }, "Loading the windows…");
     this.chart = element("div", { class: "timeline", role: "listbox", tabindex: "0", "aria-label": "Windows, the last one is at the right", hidden: true, on: { keydown: (event) => this.step(event) } });
+    this.pages = element("nav", { class: "pager", "aria-label": "Pages of the windows", hidden: true });
     this.axis = element("div", { class: "axis quiet", hidden: true });
     this.legend = element("ul", { class: "legend window-legend" });
     this.chosen = element("p", { class: "window-details", "aria-live": "polite" });
     this.table = element("div");
     this.alternative = element("details", { class: "as-table", hidden: true }, element("summary", {}, "As a table"), this.table);
-    this.node = element("section", { class: "windows", "aria-label": "Windows" }, this.tools, this.note, this.chart, this.axis, this.legend, this.chosen, this.alternative);
+    this.node = element("section", { class: "windows", "aria-label": "Windows" }, this.tools, this.note, this.pages, this.chart, this.axis, this.legend, this.chosen, this.alternative);
   }
 
   // Loads the windows if they are old.
   async update() {
     if (Date.now() - this.loadedAt < REFRESH_MS) return;
     this.loadedAt = Date.now();
-    const { series } = this;
+    const { choice } = this;
     try {
-      const data = await this.fetchWindows(series);
-      if (series === this.series) this.draw(data);
+      const data = await this.fetchWindows(choice);
+      if (choice === this.choice) this.draw(data);
     } catch (error) {
       this.note.textContent = [error.message, error.hint].filter(Boolean).join(": ");
       this.note.classList.toggle("bad", error.status !== 409 && error.status !== 403);
@@ -63,6 +66,7 @@ export class Windows {
     this.windows = data.windows.toReversed();
     this.note.replaceChildren(...this.describe());
     this.drawTools();
+    this.drawPages();
     this.show(this.windows.length > 0);
     if (!this.windows.length) return;
     const key = this.selected;
@@ -75,9 +79,12 @@ export class Windows {
   }
 
   describe() {
-    const { windows, is_full: isFull, is_state_read: isStateRead, watermark } = this.data;
-    if (!windows.length) return ["No windows yet."];
-    const parts = [`The last ${number(windows.length)} window${windows.length === 1 ? "" : "s"}${isFull ? "; older ones are in the target" : ""}. Watermark: `, time(watermark), "."];
+    const { windows, earlier, is_state_read: isStateRead, watermark } = this.data;
+    const { tag, before } = this.choice;
+    if (!windows.length) return [tag || before !== null ? "No such windows." : "No windows yet."];
+    const which = before === null ? "The last" : "";
+    const counted = `${which} ${number(windows.length)} window${windows.length === 1 ? "" : "s"}`.trim();
+    const parts = [counted, ...(before === null ? [] : [" before ", time(before)]), earlier ? "; there are earlier ones" : "", ". Watermark: ", time(watermark), "."];
     if (!isStateRead) parts.push(" The state is not there or too large to be read here, so windows that are not written are missing.");
     return parts;
   }
@@ -89,22 +96,51 @@ export class Windows {
   }
 
   drawTools() {
-    const { series, columns, chosen } = this.data;
-    const isSame = this.drawn === JSON.stringify([series, columns, chosen]);
-    if (isSame) return;
-    this.drawn = JSON.stringify([series, columns, chosen]);
-    this.tools.replaceChildren(element("label", {}, "Subtable ", this.seriesInput(series, chosen)), columns.length ? element("label", {}, "Height ", this.columnInput(columns)) : "");
+    const { series, tags = {}, columns, chosen } = this.data;
+    const drawn = JSON.stringify([series, tags, columns, chosen, this.choice]);
+    if (drawn === this.drawn) return;
+    this.drawn = drawn;
+    const { tag, value } = this.choice;
+    const tagInput = ([name, values]) => this.input(name, values, name === tag ? value : "", (text) => this.choose({ series: "", tag: text && name, value: text }));
+    this.tools.replaceChildren(
+      ...Object.entries(tags).map(tagInput),
+      this.input("Subtable", series, chosen ?? "", (text) => this.choose({ series: text }), (name) => this.shortName(name)),
+      columns.length ? element("label", {}, "Height ", this.columnInput(columns)) : "",
+    );
   }
 
-  seriesInput(series, chosen) {
-    const choose = (event) => this.choose(event.target.value);
-    if (series.length > FEW_SERIES) {
-      const list = `${this.id}-series`;
-      const options = element("datalist", { id: list }, series.map((name) => element("option", { value: name })));
-      return element("span", {}, element("input", { type: "search", list, value: chosen ?? "", on: { change: choose } }), options);
+  // A choice of one of some values, or of all: a list if they are few.
+  input(name, values, chosen, choose, textOf = (value) => value) {
+    const change = (event) => choose(event.target.value);
+    if (values.length > FEW_SERIES) {
+      const list = `${this.id}-${name}`;
+      const options = element("datalist", { id: list }, values.map((value) => element("option", { value })));
+      return element("label", {}, `${name} `, element("input", { type: "search", list, value: chosen, on: { change } }), options);
     }
-    const option = (value, text) => element("option", { value, selected: value === (chosen ?? "") }, text);
-    return element("select", { on: { change: choose } }, option("", "All"), series.map((name) => option(name, this.shortName(name))));
+    const option = (value, text) => element("option", { value, selected: value === chosen }, text);
+    return element("label", {}, `${name} `, element("select", { on: { change } }, option("", "All"), values.map((value) => option(value, textOf(value)))));
+  }
+
+  // Earlier windows, 200 at a time.
+  drawPages() {
+    const { earlier } = this.data;
+    const button = (name, isDisabled, turn) => element("button", { type: "button", disabled: isDisabled, on: { click: turn } }, name);
+    const isFirst = this.choice.before === null;
+    this.pages.hidden = isFirst && !earlier;
+    const focused = this.pages.contains(document.activeElement) ? document.activeElement.textContent : "";
+    this.pages.replaceChildren(
+      button("← Earlier", !earlier, () => {
+        this.later.push(this.choice.before);
+        this.turn(earlier);
+      }),
+      button("Later →", isFirst, () => this.turn(this.later.pop() ?? null)),
+    );
+    const buttons = [...this.pages.children];
+    if (focused) (buttons.find((one) => one.textContent === focused && !one.disabled) ?? buttons.find((one) => !one.disabled))?.focus();
+  }
+
+  turn(before) {
+    this.load({ ...this.choice, before });
   }
 
   columnInput(columns) {
@@ -116,8 +152,13 @@ export class Windows {
     return element("select", { on: { change: choose } }, columns.map((name, index) => element("option", { value: index, selected: index === this.column }, name)));
   }
 
-  choose(series) {
-    this.series = series;
+  choose(part) {
+    this.later = [];
+    this.load({ ...this.choice, ...part, before: null });
+  }
+
+  load(choice) {
+    this.choice = choice;
     this.selected = null;
     this.loadedAt = 0;
     this.update();
@@ -132,7 +173,7 @@ export class Windows {
     const values = this.windows.map((one) => one.values?.[this.column]).filter((value) => typeof value === "number");
     const range = values.length ? [Math.min(0, ...values), Math.max(0, ...values)] : [0, 0];
     this.chart.replaceChildren(...[...lanes].toSorted(([one], [other]) => one.localeCompare(other)).map(([series, windows]) => this.lane(series, windows, place, range)));
-    this.axis.replaceChildren(time(first), element("span", { class: "zone" }, zoneName()), time(last));
+    this.axis.replaceChildren(time(first), time(last));
   }
 
   lane(series, windows, place, range) {
@@ -146,7 +187,8 @@ export class Windows {
       line.style.left = `min(${at}%, 100% - 2px)`;
       track.append(line);
     }
-    return element("div", { class: "lane", role: "group", "aria-label": this.shortName(series) }, element("span", { class: "lane-name", title: series, "aria-hidden": "true" }, this.shortName(series)), track);
+    const name = element("span", { class: "lane-name", title: series, "aria-hidden": "true" }, this.shortName(series));
+    return element("div", { class: "lane", role: "group", "aria-label": this.shortName(series) }, name, scale(range, count), track);
   }
 
   block(one, next, place, [low, high], [row, rows]) {
@@ -228,8 +270,8 @@ export class Windows {
         "tr",
         {},
         element("td", { title: one.series }, this.shortName(one.series)),
-        element("td", {}, time(one.start)),
-        element("td", {}, time(one.end)),
+        element("td", {}, localTime(one.start)),
+        element("td", {}, localTime(one.end)),
         element("td", {}, stateOf(one)[1]),
         element("td", { class: "n" }, one.recalculated ? number(one.recalculated) : "–"),
         element("td", {}, one.recomputed ?? "–"),
@@ -251,6 +293,18 @@ function stacked(windows) {
     return row;
   });
   return [rows, Math.max(1, ends.length)];
+}
+
+// The axis of values at the left of a lane, for each row of windows in it.
+function scale([low, high], count) {
+  const label = (value, bottom, edge) => {
+    const node = element("span", { class: edge }, shown(value));
+    node.style.bottom = `${bottom * 100}%`;
+    return node;
+  };
+  const rows = high > low ? [...new Array(count).keys()] : [];
+  const labels = rows.flatMap((row) => [label(low, row / count, "low"), label(high, (row + 1) / count, "high")]);
+  return element("div", { class: "scale", "aria-hidden": "true" }, labels);
 }
 
 function shown(value) {

@@ -36,6 +36,10 @@ const send = (path, body, options = {}) =>
     ...options,
   });
 
+export const names = async (dialect, path) => {
+  const query = new URLSearchParams([["dialect", dialect], ...path.map((name) => ["path", name])]);
+  return (await request(`worksheet/names?${query}`)).names;
+};
 export const open = () => request("worksheet");
 export const split = async (sql, dialect) => (await send("statements", { sql, dialect })).statements;
 export const complete = (body, signal) => send("complete", body, { signal });

@@ -1,10 +1,12 @@
 // A result as a chart: its numeric columns over its first column of times.
 
+import { lonePoints } from "./charts.js";
 import { compact, element, instant, zoneName } from "./dom.js";
 
 const COLORS = ["pending", "expired", "used", "quarantined", "failed", "filtered", "updated"];
 const MAX_LINES = 12;
 const HEIGHT = 320;
+const FEW_POINTS = 60;
 const DAY = "\n{YYYY}-{MM}-{DD}";
 const YEAR = [365 * 86400, "{YYYY}"];
 const MONTH = [28 * 86400, "{MMM}", "\n{YYYY}"];
@@ -25,7 +27,7 @@ export const isDrawable = ({ columns }) => columns.some(isTime) && columns.some(
 
 const toNumber = (value) => (value === null || !Number.isFinite(Number(value)) ? null : Number(value));
 
-// Returns times, and lines with names and values. If rows have the same time, there is a line for each value of the first text column.
+// Returns times, and lines with names and values; a line continues where it has no row (undefined), and has a gap where it is NULL. If rows have the same time, there is a line for each value of the first text column.
 export function toLines({ columns, rows }) {
   const time = columns.findIndex(isTime);
   const timed = rows.filter((row) => row[time] !== null).map((row) => [Date.parse(row[time]) / 1000, row]);
@@ -38,7 +40,7 @@ export function toLines({ columns, rows }) {
       if (!isNumber(column)) return;
       const name = text < 0 ? column.name : `${column.name} ${row[text] ?? "NULL"}`;
       const key = `${number} ${name}`;
-      if (!lines.has(key)) lines.set(key, { name, values: new Array(times.length).fill(null) });
+      if (!lines.has(key)) lines.set(key, { name, values: new Array(times.length).fill(undefined) });
       lines.get(key).values[positions.get(at)] = toNumber(row[number]);
     });
   }
@@ -85,8 +87,7 @@ export class Chart {
       stroke: () => color(COLORS[number % COLORS.length]),
       width: 1.5,
       dash: number < COLORS.length ? undefined : [6, 3],
-      spanGaps: true,
-      points: { show: this.times.length < 60, size: 4 },
+      points: { show: true, size: 4, ...(this.times.length < FEW_POINTS ? {} : { filter: (plot, number) => lonePoints(plot.data[number]) }) },
     }));
     const options = {
       width: 300,
@@ -127,7 +128,7 @@ export class Chart {
 
 function describe(times, lines) {
   const values = lines.map(({ name, values }) => {
-    const present = values.filter((value) => value !== null);
+    const present = values.filter((value) => typeof value === "number");
     return present.length ? `${name} from ${compact(Math.min(...present))} to ${compact(Math.max(...present))}` : `${name} without values`;
   });
   return `Chart of ${times.length} instants from ${instant(times[0] * 1000)} to ${instant(times.at(-1) * 1000)}: ${values.join("; ")}`;

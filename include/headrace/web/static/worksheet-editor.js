@@ -5,6 +5,7 @@ import { element } from "./dom.js";
 import { defineMode } from "./worksheet-mode.js";
 
 const TYPING_PAUSE_MS = 120;
+const BLUR_MS = 150;
 const KIND_NAMES = { keyword: "", function: "function", database: "database", table: "table", column: "column", stream: "stream", node: "" };
 
 export class Editor {
@@ -26,8 +27,12 @@ export class Editor {
         "Shift-Ctrl-Enter": () => run(true),
         "Shift-Cmd-Enter": () => run(true),
         "Ctrl-Space": () => this.suggest(),
+        Esc: () => this.closeSuggestions(),
       },
     });
+    // The answer to a request may come after the editor has been left. A click on a suggestion leaves it for a moment.
+    this.code.on("blur", () => setTimeout(() => this.code.hasFocus() || this.closeSuggestions(), BLUR_MS));
+    this.code.on("mousedown", () => this.closeSuggestions());
     this.code.on("inputRead", (_, { text, origin }) => origin === "+input" && /[\w.]$/.test(text.at(-1)) && this.suggestSoon());
     this.code.on("changes", () => this.clearError());
     new ResizeObserver(() => this.code.refresh()).observe(this.node);
@@ -59,6 +64,19 @@ export class Editor {
     this.focus();
   }
 
+  // Writes a name in place of what is selected, with a space between two names.
+  insert(name) {
+    const before = this.code.getRange({ line: this.code.getCursor("from").line, ch: 0 }, this.code.getCursor("from"));
+    this.code.replaceSelection(`${/[\w`]$/.test(before) ? " " : ""}${name}`);
+    this.focus();
+  }
+
+  // Selects a name in a statement that the editor has.
+  select(sql, name) {
+    const at = this.text.lastIndexOf(sql) + sql.indexOf(name);
+    this.code.setSelection(this.code.posFromIndex(at), this.code.posFromIndex(at + name.length));
+  }
+
   // The selected text with its offset, or null.
   selection() {
     if (!this.code.somethingSelected()) return null;
@@ -72,6 +90,12 @@ export class Editor {
   suggestSoon() {
     clearTimeout(this.pause);
     this.pause = setTimeout(() => this.code.hasFocus() && this.suggest(), TYPING_PAUSE_MS);
+  }
+
+  closeSuggestions() {
+    clearTimeout(this.pause);
+    this.asked?.abort();
+    this.code.closeHint();
   }
 
   suggest() {

@@ -1,8 +1,9 @@
 // Results of statements: a list of them, and the chosen one as a table or a chart.
 
-import { element, instant, number } from "./dom.js";
+import { element, localInstant, number, zoneName } from "./dom.js";
 import { wideTable } from "./parts.js";
 import { Chart, isDrawable, isNumber } from "./worksheet-chart.js";
+import { download, toCsv } from "./worksheet-export.js";
 
 const PAGE_ROWS = 100;
 const MAX_TITLE = 60;
@@ -11,7 +12,7 @@ const MAX_TITLE = 60;
 function timeText(value) {
   const [, fraction = ""] = /\.(\d+)/.exec(value) ?? [];
   if (!/(Z|[+-]\d\d:?\d\d)$/.test(value)) return value.replace("T", " ");
-  return instant(Date.parse(value)) + (fraction ? `.${fraction.padEnd(3, "0")}` : "");
+  return localInstant(Date.parse(value)) + (fraction ? `.${fraction.padEnd(3, "0")}` : "");
 }
 
 function cell(value, { type }) {
@@ -23,8 +24,22 @@ function cell(value, { type }) {
   return element("td", { class: "value" }, typeof value === "object" ? JSON.stringify(value) : String(value));
 }
 
+// A heading names the zone of its times; those without an offset are as they were written.
+function heading({ name, type }) {
+  const zone = type.startsWith("timestamp") && type.includes("tz=") ? element("small", {}, ` ${zoneName()}`) : null;
+  return element("th", { scope: "col", title: type, class: isNumber({ type }) ? "n" : null }, name, zone);
+}
+
+export function rowsTable({ columns }, rows) {
+  const body = rows.map((row) => element("tr", {}, row.map((value, column) => cell(value, columns[column]))));
+  const table = element("table", { class: "rows" }, element("thead", {}, element("tr", {}, columns.map(heading))), element("tbody", {}, body));
+  return wideTable("Rows of the result", table);
+}
+
 export class Results {
-  constructor() {
+  // `write` gets the job that maintains the result of a query.
+  constructor(write) {
+    this.write = write;
     this.tabs = element("div", { class: "tabs", role: "tablist", "aria-label": "Results" });
     this.panel = element("div", { class: "panel" });
     this.node = element("section", { class: "results", "aria-label": "Results" }, this.tabs, this.panel);
@@ -47,7 +62,7 @@ export class Results {
     );
   }
 
-  // Adds the outcome of a statement and shows it. It has `sql`, and `result` or `error`.
+  // Adds the outcome of a statement and shows it. It has `sql`, `result` or `error`, and `job` if one can maintain the result.
   add(outcome) {
     this.outcomes.push(outcome);
     this.choose(this.outcomes.length - 1);
@@ -80,7 +95,7 @@ export class Results {
 
   render() {
     this.leaveChart();
-    const { sql, result, error } = this.outcomes[this.chosen];
+    const { result, error } = this.outcomes[this.chosen];
     if (this.tabs.hidden) ["role", "aria-labelledby"].forEach((name) => this.panel.removeAttribute(name));
     else {
       this.panel.setAttribute("role", "tabpanel");
@@ -88,12 +103,13 @@ export class Results {
     }
     if (error) this.panel.replaceChildren(errorBox(error));
     else if (!result.columns.length) this.panel.replaceChildren(element("p", { class: "good" }, doneText(result)));
-    else this.renderRows(result, sql);
+    else this.renderRows(this.outcomes[this.chosen]);
   }
 
-  renderRows(result) {
+  renderRows({ result, job }) {
     const isChart = this.view === "chart" && isDrawable(result);
-    this.panel.replaceChildren(element("div", { class: "result-bar" }, this.views(result, isChart), element("p", {}, countText(result))), ...(isChart ? [] : this.table(result)));
+    const bar = element("div", { class: "result-bar" }, this.views(result, isChart), element("p", {}, countText(result)), this.uses(result, job));
+    this.panel.replaceChildren(bar, ...(isChart ? [] : this.table(result)));
     if (isChart) {
       this.chart = new Chart(result);
       this.panel.append(this.chart.node);
@@ -111,6 +127,16 @@ export class Results {
     );
   }
 
+  uses(result, job) {
+    const button = (name, title, use) => element("button", { type: "button", title, on: { click: use } }, name);
+    return element(
+      "div",
+      { class: "ranges", role: "group", "aria-label": "Use of the result" },
+      button("Export CSV", result.has_more ? "The rows that are shown, without those that follow" : "All rows as comma-separated values", () => download("result.csv", toCsv(result))),
+      job ? button(`Create a ${job.kind} from this query`, "Write its statement into the editor", () => this.write(job)) : null,
+    );
+  }
+
   show(view) {
     this.view = view;
     this.render();
@@ -118,12 +144,9 @@ export class Results {
   }
 
   table(result) {
-    const { columns, rows } = result;
-    const shown = rows.slice(this.first, this.first + PAGE_ROWS);
-    const head = element("tr", {}, columns.map(({ name, type }) => element("th", { scope: "col", title: type, class: isNumber({ type }) ? "n" : null }, name)));
-    const body = shown.map((row) => element("tr", {}, row.map((value, column) => cell(value, columns[column]))));
-    const table = element("table", { class: "rows" }, element("thead", {}, head), element("tbody", {}, body));
-    return [wideTable("Rows of the result", table), rows.length > PAGE_ROWS ? this.pager(rows.length) : null].filter(Boolean);
+    const { rows } = result;
+    const shown = rowsTable(result, rows.slice(this.first, this.first + PAGE_ROWS));
+    return [shown, rows.length > PAGE_ROWS ? this.pager(rows.length) : null].filter(Boolean);
   }
 
   pager(count) {
@@ -152,6 +175,11 @@ export class Results {
 
   recolor() {
     this.chart?.redraw();
+  }
+
+  // Draws again, with the times of another zone.
+  redraw() {
+    if (this.outcomes.length) this.render();
   }
 }
 

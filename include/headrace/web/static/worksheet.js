@@ -1,10 +1,11 @@
 // The worksheet: an editor of SQL, and the results of its statements.
 
-import { duration, element } from "./dom.js";
+import { duration, element, zonePicker } from "./dom.js";
 import { followTheme, updateAirflowUrl } from "./frame.js";
 import * as server from "./worksheet-api.js";
 import { Editor } from "./worksheet-editor.js";
 import { History, readDraft, writeDraft } from "./worksheet-history.js";
+import { Names } from "./worksheet-names.js";
 import { countText, Results } from "./worksheet-results.js";
 
 const CANCEL_MS = 700;
@@ -26,7 +27,7 @@ class Worksheet {
   constructor({ user, dialect, databases }) {
     const draft = readDraft();
     this.running = null;
-    this.results = new Results();
+    this.results = new Results((job) => this.write(job));
     this.language = this.select("Language", ["tdengine", "iotdb"], ["TDengine", "IoTDB"], () => this.changeLanguage());
     this.language.value = draft.dialect ?? dialect;
     this.database = this.select("Database", [], [], () => this.editor.focus());
@@ -34,6 +35,7 @@ class Worksheet {
     this.databaseLabel = element("label", {}, "Database ", this.database);
     this.editor = new Editor({ context: () => this.context(), run: (all) => this.run(all) });
     this.editor.text = draft.sql ?? "";
+    this.names = new Names(() => this.context(), (name) => this.editor.insert(name));
     this.history = new History(user, (entry) => this.restore(entry));
     this.runButton = this.button("▶ Run", "Run the selection, or the statement at the cursor (Ctrl+Enter)", () => this.run(false));
     this.allButton = this.button("Run all", "Run all statements, one after the other (Ctrl+Shift+Enter)", () => this.run(true));
@@ -54,8 +56,7 @@ class Worksheet {
         this.databaseLabel,
         element("div", { class: "buttons" }, this.runButton, this.allButton, this.cancelButton),
       ),
-      this.editor.node,
-      element("p", { class: "quiet help" }, help),
+      element("div", { class: "workplace" }, this.names.node, element("div", {}, this.editor.node, element("p", { class: "quiet help" }, help))),
       element("div", { class: "progress" }, this.status, this.clock),
       this.results.node,
       this.history.node,
@@ -86,6 +87,24 @@ class Worksheet {
   changeLanguage() {
     this.databaseLabel.hidden = this.language.value === "iotdb";
     this.editor.useLanguage();
+    this.names.useLanguage();
+  }
+
+  // A statement that a link of the page has brought, without running it.
+  take({ sql, dialect }) {
+    const known = [...this.language.options].some(({ value }) => value === dialect);
+    this.restore({ sql, dialect: known ? dialect : this.language.value, database: this.database.value });
+  }
+
+  // The statement of a job, whose name the user may want to change.
+  write({ name, sql }) {
+    this.editor.append(sql);
+    this.editor.select(sql, name);
+  }
+
+  redraw() {
+    this.results.redraw();
+    this.history.render();
   }
 
   restore({ sql, dialect, database }) {
@@ -170,7 +189,7 @@ class Worksheet {
       remember(true, note);
       if (statement.use) await this.use(statement.use);
       else if (!result.columns.length) this.refreshDatabases();
-      return { sql: statement.masked, result, text: `${note[0].toUpperCase()}${note.slice(1)} in ${duration(Date.now() - began)}` };
+      return { sql: statement.masked, job: statement.job, result, text: `${note[0].toUpperCase()}${note.slice(1)} in ${duration(Date.now() - began)}` };
     } catch (error) {
       if (error.status === 401 || error.status === undefined) throw error;
       remember(false, running.canceled ? "canceled" : (error.code ?? "failed"));
@@ -233,8 +252,16 @@ function showReady({ is_ready: isReady }) {
   $("ready").replaceChildren(element("span", { class: isReady ? "good" : "bad" }, text));
 }
 
+function takeLinked(worksheet) {
+  const linked = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  if (!linked.sql) return;
+  worksheet.take(linked);
+  history.replaceState(null, "", location.pathname);
+}
+
 async function start() {
   let worksheet = null;
+  $("zone").append(zonePicker(() => worksheet?.redraw()));
   followTheme(() => worksheet?.results.recolor());
   updateAirflowUrl();
   const main = $("main");
@@ -243,6 +270,7 @@ async function start() {
     worksheet = new Worksheet(opened);
     showReady(opened);
     main.replaceChildren(...worksheet.nodes());
+    takeLinked(worksheet);
     worksheet.editor.code.refresh();
     worksheet.editor.focus();
     addEventListener("pagehide", () => worksheet.leave());
