@@ -335,6 +335,8 @@ class Generator:
         )
 
     def having(self) -> str:
+        if self.world.is_small and self.chance(0.8):
+            return ""
         return self.pick(("", "", "", " having count(*) > 1", " having sum(i) > 2 or max(d) < 0", " having avg(d) is not null"))
 
     # queries
@@ -362,7 +364,7 @@ class Generator:
         columns = [*columns, *self.some(("_wend", "_wduration", "'x' c"), 0, 2)]
         return (
             f"select _wstart, {', '.join([*columns, *items])} from {source}{where}{partition} {window} fill({mode}{constants})"
-            f"{self.pick(('', '', ' having count(*) > 1'))}{order}"
+            f"{self.pick(('', '', self.having()))}{order}"
         )
 
     def grouped(self) -> str:

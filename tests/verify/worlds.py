@@ -63,7 +63,7 @@ PLACES: Final = (
     ("Pacific/Apia", "2011-12-29 18:00:00"),
 )
 PRECISIONS: Final = (Precision.MILLISECOND, Precision.MILLISECOND, Precision.MICROSECOND, Precision.NANOSECOND)
-SIZES: Final = (300, 300, 24, 300, 300, 300, 300, 8)
+SIZES: Final = (300, 300, 24, 300, 300, 300, 300, 12)
 """Numbers of rows in a world."""
 STEPS: Final = (1, 1, 2, 5, 30, 300, 7_200, 40_000)
 """Seconds between rows of a subtable."""
@@ -104,7 +104,8 @@ def world(seed: int) -> World:
     first = parse_instant(start, "UTC", database.precision)
     assert first is not None
     pace = dice.choice(STEPS) * second
-    mixed = [row for name in TAGS for row in subtable(dice, name, first, pace, rows // len(TAGS) if name != "m4" else rows // 30)]
+    counts = {name: max(rows // (30 if name == "m4" else len(TAGS)), 1) for name in TAGS}
+    mixed = [row for name in TAGS for row in subtable(dice, name, first, pace, counts[name])]
     last = max(row["ts"] for row in mixed)
     keyed = {(row["ts"], row["k"]): row for row in (keyed_row(dice, first, pace) for _ in range(rows // 4))}
     stored = {
