@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tests.support.iotdb_server import Server
 
+pytestmark = pytest.mark.drawn(2)
 TINY = Sizes(
     rows=3000,
     subtables=7,
