@@ -47,7 +47,7 @@ INLINE: Final = inline(ROWS)
 def framed(rows: list[int]) -> tuple[Descriptor, bytes]:
     data = data_of(rows)
     content = b"\x01" + len(data).to_bytes(4, "big") + data + zlib.crc32(data).to_bytes(4, "big")
-    return {**FILE, "offset": 1, "sizeInBytes": len(data)}, content
+    return {**FILE, "offset": 1, "sizeInBytes": len(data), "cardinality": len(rows)}, content
 
 
 def parts_of(content: bytes) -> Callable[[str, int, int], bytes]:
@@ -101,3 +101,17 @@ def test_a_commit_changes_the_rows_that_one_of_two_vectors_has() -> None:
     assert [(own["path"], own.get(VECTOR), own.get(AMONG)) for own in deleted] == [
         *(("old", one, None), ("first", None, one), ("grown", one, two)),
     ]
+
+
+def test_a_vector_that_says_more_than_it_has_or_more_than_fits_is_refused() -> None:
+    with pytest.raises(StorageError, match="has 6 rows, not 7"):
+        read_vector({**INLINE, "cardinality": 7}, lambda *_: b"")
+    everything = BitMap64()
+    everything.add_range(0, 10**9)
+    data = MAGIC.to_bytes(4, "little") + everything.serialize()
+    content = b"\x01" + len(data).to_bytes(4, "big") + data + zlib.crc32(data).to_bytes(4, "big")
+    vector = {**FILE, "offset": 1, "sizeInBytes": len(data)}
+    with pytest.raises(StorageError, match="has 1000000000 rows, not 6"):
+        read_vector({**vector, "cardinality": 6}, parts_of(content))
+    with pytest.raises(NotSupportedError, match="are read at most"):
+        read_vector({**vector, "cardinality": 10**9}, parts_of(content))

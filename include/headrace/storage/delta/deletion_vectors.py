@@ -26,6 +26,8 @@ AMONG: Final = "headrace.among"
 """Field of an action of ours: it is about those rows of its file that this vector has, and the one of `VECTOR` lacks."""
 MAGIC: Final = 1_681_511_377
 UUID_CHARACTERS: Final = 20
+MAX_POSITIONS: Final = 100_000_000
+"""Rows of a vector, and bytes of it. Few bytes can say that all of 2⁶⁴ rows are gone."""
 Z85: Final = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 B85: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 """The digits of the log, and those of Python."""
@@ -117,13 +119,18 @@ def read_vector(descriptor: Descriptor | None, read: Callable[[str, int, int], b
 
     Raises:
         StorageError: It is damaged.
-        NotSupportedError: It has another format.
+        NotSupportedError: It has another format, or is too large.
     """
     from pyroaring import BitMap64  # few tables need it
 
     if not descriptor:
         return np.empty(0, np.int64)
-    size, path = int(descriptor["sizeInBytes"]), vector_path(descriptor)
+    size, path, count = int(descriptor["sizeInBytes"]), vector_path(descriptor), cardinality(descriptor)
+    if max(size, count) > MAX_POSITIONS:
+        raise NotSupportedError(
+            f"the deletion vector {path or 'in the log'} has {count} rows in {size} bytes, of which {MAX_POSITIONS} are read at most",
+            hint="remove the rows in Spark: REORG TABLE … APPLY (PURGE)",
+        )
     if path is None:
         data = decode(str(descriptor["pathOrInlineDv"]))[:size]
         is_whole = len(data) == size
@@ -138,7 +145,12 @@ def read_vector(descriptor: Descriptor | None, read: Callable[[str, int, int], b
             f"the deletion vector {path or 'in the log'} has another format than that of Delta Lake's protocol",
             hint="remove the rows in Spark: REORG TABLE … APPLY (PURGE)",
         )
-    return np.asarray(BitMap64.deserialize(data[4:]).to_array(), dtype=np.int64)
+    positions = BitMap64.deserialize(data[4:])
+    if len(positions) != count:
+        raise StorageError(
+            f"the deletion vector {path or 'in the log'} has {len(positions)} rows, not {count}", hint="restore the table from a backup"
+        )
+    return np.asarray(positions.to_array(), dtype=np.int64)
 
 
 def decode(text: str) -> bytes:
