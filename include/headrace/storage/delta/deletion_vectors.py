@@ -126,9 +126,10 @@ def read_vector(descriptor: Descriptor | None, read: Callable[[str, int, int], b
     if not descriptor:
         return np.empty(0, np.int64)
     size, path, count = int(descriptor["sizeInBytes"]), vector_path(descriptor), cardinality(descriptor)
+    name = f"the deletion vector {path or 'in the log'}"
     if max(size, count) > MAX_POSITIONS:
         raise NotSupportedError(
-            f"the deletion vector {path or 'in the log'} has {count} rows in {size} bytes, of which {MAX_POSITIONS} are read at most",
+            f"{name} has {count} rows in {size} bytes, of which {MAX_POSITIONS} are read at most",
             hint="remove the rows in Spark: REORG TABLE … APPLY (PURGE)",
         )
     if path is None:
@@ -139,17 +140,15 @@ def read_vector(descriptor: Descriptor | None, read: Callable[[str, int, int], b
         data = framed[4 : 4 + size]
         is_whole = framed[:4] == size.to_bytes(4, "big") and framed[4 + size :] == zlib.crc32(data).to_bytes(4, "big")
     if not is_whole:
-        raise StorageError(f"the deletion vector {path or 'in the log'} is damaged", hint="restore the table from a backup")
+        raise StorageError(f"{name} is damaged", hint="restore the table from a backup")
     if int.from_bytes(data[:4], "little") != MAGIC:
         raise NotSupportedError(
-            f"the deletion vector {path or 'in the log'} has another format than that of Delta Lake's protocol",
+            f"{name} has another format than that of Delta Lake's protocol",
             hint="remove the rows in Spark: REORG TABLE … APPLY (PURGE)",
         )
     positions = BitMap64.deserialize(data[4:])
     if len(positions) != count:
-        raise StorageError(
-            f"the deletion vector {path or 'in the log'} has {len(positions)} rows, not {count}", hint="restore the table from a backup"
-        )
+        raise StorageError(f"{name} has {len(positions)} rows, not {count}", hint="restore the table from a backup")
     return np.asarray(positions.to_array(), dtype=np.int64)
 
 
