@@ -89,14 +89,20 @@ def trends(samples: Sequence[Sample]) -> list[Trend]:
     parts = [samples[len(samples) * tenth // TENTHS : len(samples) * (tenth + 1) // TENTHS] for tenth in range(TENTHS)]
     measures = list(dict.fromkeys(measure for sample in samples for measure in sample))
     values = {measure: [[sample[measure] for sample in part if measure in sample] for part in parts] for measure in measures}
-    found = [
+    all_trends = [
         Trend(measure, tuple(median(tenth) if tenth else 0.0 for tenth in tenths))
         for measure, tenths in values.items()
         if tenths[1] and tenths[-1]
     ]
-    slowdowns = {trend.measure.removeprefix(f"{CONTROL}, "): trend.growth for trend in found if trend.measure.startswith(CONTROL)}
-    kinds = {trend.measure: "CPU ms" if ", CPU " in trend.measure else trend.measure.rpartition(", ")[2] for trend in found}
-    return [replace(trend, slowdown=slowdowns.get(kinds[trend.measure], 1.0)) for trend in found]
+    slowdowns = {
+        trend.measure.removeprefix(f"{CONTROL}, "): trend.growth for trend in all_trends if trend.measure.startswith(CONTROL)
+    }
+    return [replace(trend, slowdown=slowdowns.get(time_of(trend.measure), 1.0)) for trend in all_trends]
+
+
+def time_of(measure: str) -> str:
+    """Return which time a measure is of, such as `CPU ms`; of other measures something else."""
+    return "CPU ms" if ", CPU " in measure else measure.rpartition(", ")[2]
 
 
 def catalog_rows(engine: Engine) -> Sample:

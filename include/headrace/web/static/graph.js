@@ -212,11 +212,11 @@ export class Graph {
   // Opens the first job that is found, or else shows the first table, so that the drawing can be used without a mouse.
   openFirst() {
     const text = this.search.value.trim().toLowerCase();
-    const found = this.drawing?.nodes().filter((node) => node.data("label").toLowerCase().includes(text));
-    if (!text || !found?.length) return;
-    const job = found.filter((node) => node.data("address"))[0];
+    const matches = this.drawing?.nodes().filter((node) => node.data("label").toLowerCase().includes(text));
+    if (!text || !matches?.length) return;
+    const job = matches.filter((node) => node.data("address"))[0];
     if (job) this.open(job.data("address"));
-    else this.show(found[0]);
+    else this.show(matches[0]);
   }
 
   // The columns of a table and its latest rows.

@@ -92,8 +92,8 @@ class Worksheet {
 
   // A statement that a link of the page has brought, without running it.
   take({ sql, dialect }) {
-    const known = [...this.language.options].some(({ value }) => value === dialect);
-    this.restore({ sql, dialect: known ? dialect : this.language.value, database: this.database.value });
+    const isOffered = [...this.language.options].some(({ value }) => value === dialect);
+    this.restore({ sql, dialect: isOffered ? dialect : this.language.value, database: this.database.value });
   }
 
   // The statement of a job, whose name the user may want to change.
