@@ -68,7 +68,7 @@ def described(event: Event) -> tuple[str, Any]:
     return type(event).__name__, event.sql
 
 
-class RecordingSink:
+class RecordingSink(Sink):
     """Remembers deliveries."""
 
     def __init__(self, recorder: Recorder) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.jobs.kinds import Part, imported
 from headrace.model.needs import Needs
@@ -52,24 +52,31 @@ class SourceBatch:
     offsets: Offsets
 
 
-class Source(Protocol):
-    """Reads events. A batch that is read again from the same offsets to the same end has the same events."""
+class Source:
+    """Reads events. A batch that is read again from the same offsets to the same end has the same events.
 
-    def read(self, offsets: Offsets, until: Offsets | None = None) -> SourceBatch | None:
+    By default there never are any.
+    """
+
+    def read(self, offsets: Offsets, until: Offsets | None = None) -> SourceBatch | None:  # noqa: ARG002
         """Return what follows some offsets, None if there is nothing yet.
 
         The batch has a bounded size. After a crash, `until` has the offsets after a batch that has perhaps been delivered: the
         same batch is returned again.
         """
+        return None
 
-    def has_news(self, offsets: Offsets) -> bool:
+    def has_news(self, offsets: Offsets) -> bool:  # noqa: ARG002
         """Return whether `read` may return something. Called all the time: takes no time, and never waits."""
+        return False
 
-    def has_ended(self, offsets: Offsets) -> bool:
+    def has_ended(self, offsets: Offsets) -> bool:  # noqa: ARG002
         """Return whether nothing will ever follow, so that the pipe drops itself."""
+        return False
 
-    def pending(self, offsets: Offsets) -> tuple[int, int | None]:
+    def pending(self, offsets: Offsets) -> tuple[int, int | None]:  # noqa: ARG002
         """Return how many rows follow, as far as that is known, and when the oldest was written (epoch ms, None if unknown)."""
+        return 0, None
 
     def acknowledge(self, offsets: Offsets) -> None:
         """Take note that all up to these offsets is durable at the sink. Called after each batch."""
@@ -78,18 +85,21 @@ class Source(Protocol):
         """Release what the source holds."""
 
 
-class Processor(Protocol):
-    """Transforms events. It may keep a state, which is durable with the position of the pipe."""
+class Processor:
+    """Transforms events, by default into themselves. It may keep a state, which is durable with the position of the pipe."""
 
-    def process(self, events: Sequence[Event], now: int) -> Sequence[Event]:
+    def process(self, events: Sequence[Event], now: int) -> Sequence[Event]:  # noqa: ARG002
         """Return the events that take the place of those of a batch; `now` is the clock in epoch ms."""
+        return events
 
     @property
     def wake_at(self) -> int | None:
         """When `process` should be called even without events, in epoch ms; None for never."""
+        return None
 
     def state(self) -> Tables | None:
         """Return the state after the last batch as tables by name; None for a processor without state."""
+        return None
 
     def restore(self, state: Tables) -> None:
         """Continue from a state."""
@@ -121,11 +131,11 @@ class Delivery:
     is_last: bool = True
 
 
-class Sink(Protocol):
+class Sink:
     """Delivers events to a receiver. Pipes with equal attributes of their sinks share one; calls do not overlap.
 
     All methods raise `OperationalError` (or another `TransientError`) for what another try may overcome, such as a receiver that
-    cannot be reached, and a `TerminalError` for what it cannot.
+    cannot be reached, and a `TerminalError` for what it cannot. By default events are dropped.
     """
 
     def handshake(self) -> None:

@@ -20,8 +20,7 @@ from headrace.model.positions import Position
 from headrace.pipes import builtin
 from headrace.pipes.attributes import PipeAttributes, pipe_error
 from headrace.pipes.kind import PIPE
-from headrace.pipes.plugins import PipeContext, Plugin
-from headrace.pipes.sinks.do_nothing import DoNothingSink
+from headrace.pipes.plugins import PipeContext, Plugin, Sink
 from headrace.service.topics.trees.pipe_checks import check_stages
 from tests.service.iotdb.conftest import START
 
@@ -33,7 +32,7 @@ COLUMNS = (
 )
 
 
-class RemoteSink(DoNothingSink):
+class RemoteSink(Sink):
     """A sink whose receiver answers to one password."""
 
     handshakes: ClassVar[list[str]] = []

@@ -13,8 +13,7 @@ from headrace.model.pipes import PipeStage
 from headrace.pipes import builtin
 from headrace.pipes.events import Event, InsertEvent
 from headrace.pipes.kind import PIPE
-from headrace.pipes.plugins import Delivery, Plugin, no_checks
-from headrace.pipes.sinks.do_nothing import DoNothingSink
+from headrace.pipes.plugins import Delivery, Plugin, Sink, no_checks
 from tests.service.iotdb.conftest import START
 
 WITHOUT_FIRE = "from headrace.trigger import Trigger\n\nclass Idle(Trigger):\n    def on_create(self, attributes):\n        pass\n"
@@ -22,7 +21,7 @@ HTTP = "using uri 'http://localhost/code.py'"
 
 
 @dataclass
-class KeptSink(DoNothingSink):
+class KeptSink(Sink):
     """Keeps the events of each delivery."""
 
     deliveries: list[list[Event]] = field(default_factory=list)

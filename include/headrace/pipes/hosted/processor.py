@@ -13,12 +13,12 @@ from headrace.code.hosts import MAX_ATTEMPTS, lost_hosts
 from headrace.code.pipes import PluginInstance, ProcessedEvents
 from headrace.pipes.events import Event
 from headrace.pipes.hosted.events import from_plugin, to_plugin
-from headrace.pipes.plugins import Tables
+from headrace.pipes.plugins import Processor, Tables
 
 STORE: Final = "store"
 
 
-class HostedProcessor:
+class HostedProcessor(Processor):
     """Lets a plugin process events. Its state is what the plugin has stored: JSON texts by key.
 
     An instance that fails or whose host dies is created again, from the store after the last batch that was processed.
@@ -42,11 +42,6 @@ class HostedProcessor:
         self._has_state = has_state or bool(entries)
         self._entries = entries
         return results
-
-    @property
-    def wake_at(self) -> int | None:
-        """None: a plugin is called with events alone."""
-        return None
 
     def state(self) -> Tables | None:
         """Return the store after the last batch; None if the plugin has never stored anything."""

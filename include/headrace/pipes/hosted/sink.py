@@ -7,10 +7,10 @@ from collections.abc import Callable
 from headrace.code.hosts import MAX_ATTEMPTS, lost_hosts
 from headrace.code.pipes import PluginInstance
 from headrace.pipes.hosted.events import to_plugin
-from headrace.pipes.plugins import Delivery
+from headrace.pipes.plugins import Delivery, Sink
 
 
-class HostedSink:
+class HostedSink(Sink):
     """Lets a plugin deliver events. An instance whose host has died is created again, and connects before it delivers."""
 
     def __init__(self, instance: PluginInstance) -> None:

@@ -18,7 +18,7 @@ from headrace.errors import IntegrityError, TransientError
 from headrace.model.positions import Offsets
 from headrace.pipes.checkpoints import PipeCheckpoint, PipeCheckpoints
 from headrace.pipes.hosted.events import from_plugin
-from headrace.pipes.plugins import PipeContext, SourceBatch
+from headrace.pipes.plugins import PipeContext, Source, SourceBatch
 
 FOLDER: Final = "source"
 TABLE: Final = "supplied"
@@ -43,7 +43,7 @@ class StoredBatch:
     previous: str = ""
 
 
-class HostedSource:
+class HostedSource(Source):
     """Supplies the events of a plugin, in batches. Offsets have the number of the last one, under the name of the plugin.
 
     A batch is stored before it is handed on, with the position of the plugin after it. So a batch that is read again has the same
@@ -93,14 +93,6 @@ class HostedSource:
     def has_news(self, offsets: Offsets) -> bool:
         """Return whether the plugin is to be asked, or there is a batch that it has supplied before."""
         return offsets.get(self._key, 0) != self._number or time.monotonic() >= self._poll_at
-
-    def has_ended(self, offsets: Offsets) -> bool:  # noqa: ARG002
-        """Return False."""
-        return False
-
-    def pending(self, offsets: Offsets) -> tuple[int, int | None]:  # noqa: ARG002
-        """Return that nothing is known of pending rows."""
-        return 0, None
 
     def acknowledge(self, offsets: Offsets) -> None:
         """Let the plugin know that a batch is delivered, and delete those that are not needed any more."""

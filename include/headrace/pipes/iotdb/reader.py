@@ -21,7 +21,7 @@ from headrace.pipes.iotdb.connection import Connection, Node, login_of
 from headrace.pipes.iotdb.nodes import Nodes
 from headrace.pipes.iotdb.schema import ServerDevice, as_dates, last_times, read_devices, split_series
 from headrace.pipes.iotdb.session_options import SessionOptions
-from headrace.pipes.plugins import SourceBatch
+from headrace.pipes.plugins import Source, SourceBatch
 from headrace.pipes.sinks.iotdb_thrift_options import PRIORITY
 
 MAX_BATCH_VALUES: Final = 1_000_000
@@ -65,7 +65,7 @@ class ServerSnapshot:
     schema_at: float = -SCHEMA_MAX_AGE_S
 
 
-class SessionSource:
+class SessionSource(Source):
     """Reads the series of a server. The offset of a device is the time of its last row that was read."""
 
     def __init__(self, options: SessionOptions, egress: EgressPolicy) -> None:
@@ -92,9 +92,6 @@ class SessionSource:
     def pending(self, offsets: Offsets) -> tuple[int, int | None]:
         """Return the number of devices with rows to read, each of which has one at least."""
         return sum(self._is_behind(device, offsets) for device in self._snapshot.devices), None
-
-    def acknowledge(self, offsets: Offsets) -> None:
-        """Do nothing: the server keeps its rows."""
 
     def close(self) -> None:
         """Close the connections."""

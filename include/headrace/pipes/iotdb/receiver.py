@@ -19,7 +19,7 @@ from headrace.pipes.iotdb.deletions import delete_statements
 from headrace.pipes.iotdb.nodes import Nodes
 from headrace.pipes.iotdb.statuses import check_status, failed_parts, is_repeated, status_error
 from headrace.pipes.iotdb.tablets import encode_tablets
-from headrace.pipes.plugins import Delivery
+from headrace.pipes.plugins import Delivery, Sink
 from headrace.pipes.sinks.iotdb_thrift_options import ThriftOptions
 
 MAX_STATEMENTS: Final = 500
@@ -29,7 +29,7 @@ MAX_SHOWN: Final = 80
 """Characters of a statement in messages."""
 
 
-class ThriftSink:
+class ThriftSink(Sink):
     """Sends to the nodes of an IoTDB cluster. What is sent again after a failure has no other effect than the first time."""
 
     def __init__(

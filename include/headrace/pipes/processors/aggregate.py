@@ -66,7 +66,7 @@ class Options:
         return ticks
 
 
-class AggregateProcessor:
+class AggregateProcessor(Processor):
     """Replaces inserted points by the aggregates of their series over windows of time.
 
     The results of a series are the measurements of a device that is called as the series. The state has the open windows of each
@@ -173,9 +173,6 @@ class AggregateProcessor:
     def restore(self, state: Tables) -> None:
         """Continue from a state. One that was kept under other parameters is discarded."""
         self._states.restore(state)
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def as_type(values: Array, arrow: pa.DataType) -> Array:

@@ -20,13 +20,11 @@ COUNTS: Final = "counts"
 MIN_NODES: Final = 3
 
 
-class CountPointProcessor:
+class CountPointProcessor(Processor):
     """Replaces inserted points by a point with their number, since the pipe began, at the time of the clock.
 
     The state is that number.
     """
-
-    wake_at: int | None = None
 
     def __init__(self, device: str, measurement: str) -> None:
         """Create the processor that reports to a series."""
@@ -54,9 +52,6 @@ class CountPointProcessor:
         """Continue from a state. One that was kept under other parameters is discarded."""
         rows = state[COUNTS].to_pylist() if COUNTS in state else []
         self._count = next((row["count"] for row in rows if row["fingerprint"] == self._fingerprint), 0)
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def count_points(data: DeviceRows) -> int:

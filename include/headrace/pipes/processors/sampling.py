@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from headrace.pipes.attributes import PipeAttributes, pipe_error, without_prefix
 from headrace.pipes.events import DeleteEvent, DeviceRows, Event, InsertEvent
-from headrace.pipes.plugins import Tables
+from headrace.pipes.plugins import Processor, Tables
 from headrace.pipes.processors.grouping import Array, Flags
 from headrace.pipes.processors.series import SeriesStates
 
@@ -22,13 +22,11 @@ DOWN_SAMPLING_KEYS: Final = ("down-sampling.split-file", "down-sampling.memory-l
 """Keys that are accepted as in IoTDB, and have no effect: there are no files to split, and memory is not a cache."""
 
 
-class SamplingProcessor(ABC):
+class SamplingProcessor(Processor, ABC):
     """Keeps some of the inserted rows or values.
 
     The state has one row for each series, so it grows with the number of series, never with time.
     """
-
-    wake_at: int | None = None
 
     def __init__(self, fields: Mapping[str, Any], fingerprint: str) -> None:
         """Create the processor with the fields of its state."""
@@ -46,7 +44,7 @@ class SamplingProcessor(ABC):
             self.forget(event.data)
         return event
 
-    def forget(self, data: DeviceRows) -> None:  # noqa: B027
+    def forget(self, data: DeviceRows) -> None:
         """Take note of points that were deleted."""
 
     @abstractmethod
@@ -60,9 +58,6 @@ class SamplingProcessor(ABC):
     def restore(self, state: Tables) -> None:
         """Continue from a state. One that was kept under other parameters is discarded."""
         self._states.restore(state)
-
-    def close(self) -> None:  # noqa: B027
-        """Do nothing."""
 
 
 def fingerprint_of(processor: str, parameters: Mapping[str, Any]) -> str:

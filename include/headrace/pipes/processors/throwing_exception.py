@@ -8,7 +8,7 @@ from typing import Final
 from headrace.errors import InternalError
 from headrace.pipes.attributes import PipeAttributes, pipe_error
 from headrace.pipes.events import Event, InsertEvent
-from headrace.pipes.plugins import PipeContext, Processor, Tables
+from headrace.pipes.plugins import PipeContext, Processor
 
 STAGES: Final = (
     "validate",
@@ -23,10 +23,8 @@ STAGES: Final = (
 """Where it can fail. There are no TsFiles, so `process-tsfile-insertion-event` never happens; `process` is any event."""
 
 
-class ThrowingExceptionProcessor:
+class ThrowingExceptionProcessor(Processor):
     """Passes all events on, or fails."""
-
-    wake_at: int | None = None
 
     def __init__(self, stages: frozenset[str]) -> None:
         """Create the processor that fails at some stages."""
@@ -48,13 +46,6 @@ class ThrowingExceptionProcessor:
         if not events:
             self.fail("heartbeat")
         return events
-
-    def state(self) -> Tables | None:
-        """Return None: there is no state."""
-        return None
-
-    def restore(self, state: Tables) -> None:
-        """Do nothing."""
 
     def close(self) -> None:
         """Do nothing, or raise `InternalError`."""

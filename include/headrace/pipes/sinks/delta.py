@@ -71,7 +71,7 @@ def create(attributes: PipeAttributes, pipe: PipeContext) -> Sink:
     return DeltaSink(read_options(attributes), pipe.context.egress)
 
 
-class DeltaSink:
+class DeltaSink(Sink):
     """Upserts points into a table with a row for each device and time, and a column for each measurement.
 
     The table is the sink's own, which gets a column for each new measurement, or a supertable of another home. Deleted points
@@ -96,9 +96,6 @@ class DeltaSink:
             self._create()
         with storage_errors(self._options.uri):
             find_layout(self._open(), self._options.by_day)
-
-    def heartbeat(self) -> None:
-        """Do nothing: there is no connection."""
 
     def transfer(self, delivery: Delivery) -> None:
         """Commit the events, in order."""
@@ -128,9 +125,6 @@ class DeltaSink:
                 self._open().vacuum(dry_run=False)
         except (DeltaError, OSError, StorageError) as error:
             logger.warning("files of %s are joined later: %s", self._options.uri, first_line(error))
-
-    def close(self) -> None:
-        """Do nothing."""
 
     def _check_location(self) -> None:
         """Raise `EgressDeniedError` if the folder is not allowed now, or has become a link to another one."""

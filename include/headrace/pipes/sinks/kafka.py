@@ -70,7 +70,7 @@ def validate(attributes: PipeAttributes) -> None:
         raise pipe_error(f"topic {topic} is not the name of a topic", hint="use letters, digits, . _ -, ${database} and ${device}")
 
 
-class KafkaSink:
+class KafkaSink(Sink):
     """Produces messages, and waits until all in-sync replicas have them."""
 
     def __init__(self, attributes: PipeAttributes, timeout_ms: int, egress: EgressPolicy) -> None:

@@ -54,7 +54,7 @@ def kind_of(event: Event) -> str:
     return STATEMENT if isinstance(event, StatementEvent) else DELETE if isinstance(event, DeleteEvent) else INSERT
 
 
-class MqttSink:
+class MqttSink(Sink):
     """Publishes messages, and waits until the broker has acknowledged all of them."""
 
     def __init__(self, attributes: PipeAttributes, timeout_ms: int, egress: EgressPolicy) -> None:

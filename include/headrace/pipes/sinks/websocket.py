@@ -54,7 +54,7 @@ def endpoints(attributes: PipeAttributes) -> tuple[Endpoint, ...]:
     return (Endpoint.at(EndpointKind.WEBSOCKET, host, port),)
 
 
-class WebSocketSink:
+class WebSocketSink(Sink):
     """Serves one client at a time."""
 
     def __init__(self, attributes: PipeAttributes, timeout_ms: int, egress: EgressPolicy) -> None:

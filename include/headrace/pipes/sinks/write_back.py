@@ -41,7 +41,7 @@ def create(_: PipeAttributes, pipe: PipeContext) -> Sink:
     return WriteBackSink(as_owner(pipe.context, pipe.owner))
 
 
-class WriteBackSink:
+class WriteBackSink(Sink):
     """Writes rows to trees. Databases, devices and series that are missing are created.
 
     Deleted points and statements are left out: what a source of this catalog reports has happened here already.
@@ -50,19 +50,10 @@ class WriteBackSink:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def handshake(self) -> None:
-        """Do nothing: the catalog is here."""
-
-    def heartbeat(self) -> None:
-        """Do nothing."""
-
     def transfer(self, delivery: Delivery) -> None:
         """Write the rows of all events, in one commit for each database."""
         for points in event_points(self._context, delivery.events):
             write_points(self._context, points, drops_expired=True)
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def event_points(context: Context, events: Sequence[Event]) -> Iterator[list[Points]]:

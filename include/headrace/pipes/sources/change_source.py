@@ -16,7 +16,7 @@ from headrace.pipes.events import DeleteEvent, DeviceRows, Event, InsertEvent, S
 from headrace.pipes.feeds import FeedBatch, Feeds, TableFeed, unless_dropped
 from headrace.pipes.history import HISTORY, History, is_for_tasks
 from headrace.pipes.large_commits import LargeCommits
-from headrace.pipes.plugins import PipeContext, SourceBatch
+from headrace.pipes.plugins import PipeContext, Source, SourceBatch
 from headrace.pipes.selection import Selection
 from headrace.pipes.sources.captured_schema import CapturedSchema
 from headrace.pipes.sources.options import SourceOptions, TimeWindow
@@ -27,7 +27,7 @@ LEDGER_PAUSE_S: Final = 1.0
 """How often a pipe looks whether tasks have transferred its history."""
 
 
-class ChangeSource:
+class ChangeSource(Source):
     """Reads the rows of tables that match a pattern.
 
     Its offsets are the versions of the tables; those of tables that were created later count from 0. While the history is

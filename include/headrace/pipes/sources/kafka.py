@@ -103,7 +103,7 @@ def partition_of(key: str) -> Partition:
     return topic, int(number)
 
 
-class KafkaSource:
+class KafkaSource(Source):
     """Reads the partitions of topics from offsets that it is given.
 
     A batch has the messages of its partitions one partition after another, so the offsets before and after it determine it. A batch
@@ -165,10 +165,6 @@ class KafkaSource:
         if self._consumer is None or self._next != dict(offsets) or time.monotonic() - self._read_at > LOOK_S:
             return True
         return any(self._range(partition_of(key), is_cached=True)[1] > offset for key, offset in offsets.items())
-
-    def has_ended(self, offsets: Offsets) -> bool:  # noqa: ARG002
-        """Return False: there may always be more messages."""
-        return False
 
     def pending(self, offsets: Offsets) -> tuple[int, int | None]:
         """Return how many messages follow, as far as the brokers have shown."""

@@ -94,7 +94,7 @@ def path_of(topic: str, database: str) -> str:
     return path if path.startswith(f"{ROOT}.") or not database else f"{database}.{path}"
 
 
-class MqttSource:
+class MqttSource(Source):
     """Receives messages in a bounded queue."""
 
     def __init__(self, attributes: PipeAttributes, pipe_id: str, egress: EgressPolicy) -> None:
@@ -147,10 +147,6 @@ class MqttSource:
     def has_news(self, offsets: Offsets) -> bool:  # noqa: ARG002
         """Return whether messages have come, or whether there is no connection, which `read` has to notice."""
         return bool(self._queue) or self._rejected is not None or self._connection is None or not self._connection.is_open
-
-    def has_ended(self, offsets: Offsets) -> bool:  # noqa: ARG002
-        """Return False: there may always be more messages."""
-        return False
 
     def pending(self, offsets: Offsets) -> tuple[int, int | None]:  # noqa: ARG002
         """Return how many messages have come that were not read, and when the first of them came."""
