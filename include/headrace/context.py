@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.egress import EgressPolicy, serves_only_this_machine
 from headrace.model.access import administrator
 from headrace.model.connections import OpenConnections
-from headrace.model.run_reports import NoReports, RunReports
+from headrace.model.run_reports import RunReports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,7 @@ class Context:
     permissions: Callable[[], Permissions] = administrator
     group_commit: GroupCommit | None = None
     connections: OpenConnections = field(default_factory=OpenConnections)
-    reports: RunReports = field(default_factory=NoReports)
+    reports: RunReports = field(default_factory=RunReports)
 
     @property
     def egress(self) -> EgressPolicy:

@@ -19,7 +19,7 @@ import headrace
 from headrace.context import Context
 from headrace.model.clock import ManualClock
 from headrace.model.jobs import DesiredState, JobCounters, JobProgress, JobRecord, JobState, StopReason
-from headrace.model.run_reports import NoReports, RunReport, RunState
+from headrace.model.run_reports import RunReport, RunReports, RunState
 from headrace.queries import executions
 from headrace.runtime.openlineage.configuration import PARENT, is_configured, name_parent, parent_run
 from headrace.runtime.openlineage.job_runs import JobRuns
@@ -154,7 +154,7 @@ def record(state: JobState = JobState.RUNNING, desired: DesiredState = DesiredSt
     return JobRecord(pipe(), desired, state, JobProgress(counters=JobCounters(rows_out=rows)), reason)
 
 
-class Kept(NoReports):
+class Kept(RunReports):
     """Keeps reports."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
 from headrace.model.jobs import JobDefinition
 from headrace.model.ledger import Chunk
@@ -62,31 +62,18 @@ def chunk_report(definition: JobDefinition, chunk: Chunk, precision: Precision |
     return RunReport(definition, run, RunState.START, BACKFILL, started, times, rows_in=chunk.rows)
 
 
-class RunReports(Protocol):
-    """Takes reports. Never waits, and never raises an error."""
+class RunReports:
+    """Takes reports. Never waits, and never raises an error. By default it drops them, as no receiver is configured."""
 
     def report(self, report: RunReport) -> None:
         """Take a report."""
 
     def counts(self) -> dict[str, int]:
         """Return how many reports were sent and dropped; empty if none are sent at all."""
-
-    def close(self) -> None:
-        """Send what waits, for a few seconds at most, and take no more."""
-
-
-class NoReports:
-    """Drops reports, since no receiver is configured."""
-
-    def report(self, report: RunReport) -> None:
-        """Do nothing."""
-
-    def counts(self) -> dict[str, int]:
-        """Return nothing."""
         return {}
 
     def close(self) -> None:
-        """Do nothing."""
+        """Send what waits, for a few seconds at most, and take no more."""
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.context import Context
 from headrace.model.jobs import JobDefinition
-from headrace.model.run_reports import NoReports, RunReport, RunReports, RunState
+from headrace.model.run_reports import RunReport, RunReports, RunState
 from headrace.runtime.openlineage import configuration
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ MAX_AGE_WITHOUT_OUTPUTS_S: Final = 3.0
 
 def open_reports(context: Context) -> RunReports:
     """Return what takes the reports of a process: nothing is sent unless OpenLineage is configured."""
-    return OpenLineageReports(context) if configuration.is_configured(context.settings) else NoReports()
+    return OpenLineageReports(context) if configuration.is_configured(context.settings) else RunReports()
 
 
-class OpenLineageReports:
+class OpenLineageReports(RunReports):
     """Takes reports into a bounded queue, from which a thread sends them. Thread-safe."""
 
     def __init__(self, context: Context, max_waiting: int = MAX_WAITING) -> None:
