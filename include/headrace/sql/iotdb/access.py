@@ -6,7 +6,7 @@ from typing import Final
 
 from headrace.model import access_statements as model
 from headrace.model.access import ADMINISTRATOR, GLOBAL, GROUPS, ON_PATHS, Grantee, GranteeKind, Privilege
-from headrace.sql.iotdb.pipe_plugins import PipePluginParser
+from headrace.sql.iotdb.pipes import PipeParser
 from headrace.sql.iotdb.render_statements import statement_sql
 from headrace.sql.iotdb.words import LEXICAL_RULES
 from headrace.sql.render import join_words, text_if
@@ -16,7 +16,7 @@ ROLE: Final = "a role"
 PRIVILEGES: Final = ("ALL", *GROUPS, *ON_PATHS, *GLOBAL)
 
 
-class AccessParser(PipePluginParser):
+class AccessParser(PipeParser):
     """Parses statements about users, roles and privileges."""
 
     def _parse_create_user(self) -> model.CreateUser:

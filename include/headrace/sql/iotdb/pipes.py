@@ -1,23 +1,27 @@
-"""The parser of statements about pipes of the IoTDB language."""
+"""The parser of statements about pipes, their plugins, and triggers of the IoTDB language."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
+from headrace.model.pipe_plugin_statements import CreatePipePlugin, DropPipePlugin
 from headrace.model.pipes import OTHER_NAMES, PipeStage
-from headrace.model.tree_statements import AlterPipe, CreatePipe, DropPipe, Properties, StageChange, TreeShow
-from headrace.sql.iotdb.triggers import TriggerParser
+from headrace.model.tree_statements import AlterPipe, CreatePipe, CreateTrigger, DropPipe, Properties, StageChange, TreeShow
+from headrace.model.triggers import TriggerEvent, TriggerType
+from headrace.sql.iotdb.show import ShowParser
 
 STAGES: Final[Mapping[str, PipeStage]] = {
     name.upper(): stage for stage in PipeStage for name in dict.fromkeys((stage.value, OTHER_NAMES[stage]))
 }
 """The stages by their names in statements, in the order in which statements have them."""
 WHAT: Final = "a pipe"
+NO_TYPE: Final = "Please specify trigger type: STATELESS or STATEFUL."
+NO_DELETE: Final = "Trigger does not support DELETE as TRIGGER_EVENT for now."
 
 
-class PipeParser(TriggerParser):
-    """Parses statements about pipes. Words such as IF and WITH may also be names of pipes."""
+class PipeParser(ShowParser):
+    """Parses statements about pipes, plugins and triggers. Words such as IF and WITH may also be names of pipes and plugins."""
 
     def _parse_create_pipe(self) -> CreatePipe:
         """Parse `[IF NOT EXISTS] name`, and stages or the attributes of the sink alone."""
@@ -77,3 +81,35 @@ class PipeParser(TriggerParser):
                 break
         self._expect(")")
         return tuple(attributes.items())
+
+    def _parse_create_pipe_plugin(self, start: int) -> CreatePipePlugin:
+        """Parse `[IF NOT EXISTS] name AS 'class' [USING URI 'uri']`; `start` is the index of CREATE."""
+        if_not_exists = self._peek().word == "NOT" and self._parse_not_exists()
+        name = self._parse_identifier("a plugin")
+        class_name, uri = self._parse_class()
+        return CreatePipePlugin(name, class_name, uri, if_not_exists, self._span(start))
+
+    def _parse_drop_pipe_plugin(self) -> DropPipePlugin:
+        """Parse `[IF EXISTS] name`."""
+        if_exists = self._accept_exists()
+        return DropPipePlugin(self._parse_identifier("a plugin"), if_exists)
+
+    def _parse_create_trigger(self, start: int) -> CreateTrigger:
+        """Parse `name BEFORE|AFTER INSERT ON pattern AS 'class' …`; `start` is the index of CREATE."""
+        word = self._tokens[start + 1].word
+        name = self._parse_identifier("a trigger")
+        moment, what = self._expect_one("BEFORE", "AFTER"), self._expect_one("INSERT", "DELETE")
+        self._expect("ON")
+        pattern = self._parse_pattern()
+        class_name, uri = self._parse_class()
+        attributes = self._parse_attributes()
+        if word == "TRIGGER":
+            self._semantic(NO_TYPE, self._span(start), hint="write CREATE STATELESS TRIGGER or CREATE STATEFUL TRIGGER")
+        if what == "DELETE":
+            self._semantic(NO_DELETE, self._span(start), hint="write BEFORE INSERT or AFTER INSERT")
+        event = TriggerEvent(f"{moment}_{what}")
+        return CreateTrigger(name, TriggerType(word), event, pattern, class_name, uri, attributes, self._span(start))
+
+    def _parse_attributes(self) -> Properties:
+        """Parse `[WITH (key = value, …)]`."""
+        return self._parse_items(self._parse_property) if self._accept("WITH") else ()

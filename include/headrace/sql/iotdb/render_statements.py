@@ -8,6 +8,7 @@ from typing import Final
 
 from headrace.errors import InternalError
 from headrace.model import tree_statements as model
+from headrace.model.pipe_plugin_statements import CreatePipePlugin, DropPipePlugin
 from headrace.model.statements import Explain, Statement
 from headrace.model.tree_types import TREE_TYPE_NAMES
 from headrace.model.values import Now, RowValue
@@ -303,6 +304,21 @@ def _alter_pipe_sql(statement: model.AlterPipe) -> str:
 @statement_sql.register
 def _drop_pipe_sql(statement: model.DropPipe) -> str:
     return join_words("DROP PIPE", text_if(statement.if_exists, "IF EXISTS"), LEXICAL_RULES.name_sql(statement.name))
+
+
+@statement_sql.register
+def _create_pipe_plugin_sql(statement: CreatePipePlugin) -> str:
+    return join_words(
+        "CREATE PIPEPLUGIN",
+        text_if(statement.if_not_exists, "IF NOT EXISTS"),
+        f"{LEXICAL_RULES.name_sql(statement.name)} AS {LEXICAL_RULES.quote(statement.class_name)}",
+        "" if statement.uri is None else f"USING URI {LEXICAL_RULES.quote(statement.uri)}",
+    )
+
+
+@statement_sql.register
+def _drop_pipe_plugin_sql(statement: DropPipePlugin) -> str:
+    return join_words("DROP PIPEPLUGIN", text_if(statement.if_exists, "IF EXISTS"), LEXICAL_RULES.name_sql(statement.name))
 
 
 NAMED_WORDS: Final[Mapping[type, str]] = {

@@ -287,10 +287,14 @@ class SchemaParser(TreeQueries):
     def _parse_create_function(self) -> CreateFunction:
         start = self._index
         name = self._parse_identifier("a function")
+        class_name, uri = self._parse_class()
+        return CreateFunction(name, class_name, uri, self._span(start))
+
+    def _parse_class(self) -> tuple[str, str | None]:
+        """Parse `AS 'class' [USING URI 'uri']`."""
         self._expect("AS")
         class_name = self._parse_string("a class, as a string")
-        uri = self._parse_string("a URI, as a string") if self._accept("USING", "URI") else None
-        return CreateFunction(name, class_name, uri, self._span(start))
+        return class_name, self._parse_string("a URI, as a string") if self._accept("USING", "URI") else None
 
     def _parse_create_query(self, start: int) -> CreateContinuousQuery:
         """Parse `name [RESAMPLE …] [TIMEOUT POLICY …] BEGIN select END`; `start` is the index of CREATE."""
