@@ -16,8 +16,8 @@ from fastapi.testclient import TestClient
 from headrace.catalog import Catalog
 from headrace.model.access import Grant, Grantee, GranteeKind, Privilege
 from headrace.model.ledger import Chunk
+from headrace.web.actions import plan_chains
 from headrace.web.app import create_app
-from headrace.web.plan_view import plan_chains
 from headrace.web.rights_view import concerns
 from tests.airflow.accessibility import violations
 from tests.airflow.demo_home import LATE_STEP, START, STEP_S, STEPS, DemoHome, demo_home

@@ -14,7 +14,7 @@ from headrace.jobs import hosts
 from headrace.jobs.hosts import Driving
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.time import Precision
-from headrace.pipes.iotdb import conflicts, receiver
+from headrace.pipes.iotdb import receiver
 from headrace.pipes.iotdb.messages import Status
 from headrace.pipes.kind import PIPE
 from headrace.runtime.job_host import JobHost
@@ -82,7 +82,7 @@ def test_a_conflict_stops_a_pipe_for_good_once_it_has_lasted_too_long(tmp_path: 
         connection.execute(f"create pipe p with source ('path'='root.a.**', 'inclusion'='data.insert') with sink ({sink})")
         remote = ConflictingReceiver(connection)
         monkeypatch.setattr(receiver, "transfer", lambda *_: Status(code=remote.code, message="conflict"))
-        monkeypatch.setattr(conflicts, "time", SimpleNamespace(monotonic=lambda: remote.now))
+        monkeypatch.setattr(receiver, "time", SimpleNamespace(monotonic=lambda: remote.now))
         assert not has_given_up(remote.run())
         assert not has_given_up(remote.retry_after(59))
         assert has_given_up(remote.retry_after(1))

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.pipes.iotdb import requests
-from headrace.pipes.iotdb.conflicts import FailurePolicy
 from headrace.pipes.iotdb.messages import Status, SubStatus
-from headrace.pipes.iotdb.receiver import Pace
+from headrace.pipes.iotdb.receiver import FailurePolicy, Pace
 from headrace.pipes.iotdb.statuses import failed_parts, is_repeated
 
 

@@ -16,7 +16,7 @@ from headrace.model.tree_types import TREE_TYPES
 from headrace.model.types import DOUBLE, DataType, TypeKind
 from headrace.pipes.events import DeleteEvent, DeviceRows, Measurement
 from headrace.pipes.iotdb import tablets
-from headrace.pipes.iotdb.deletions import delete_statements
+from headrace.pipes.iotdb.receiver import delete_statements
 from headrace.pipes.iotdb.tablets import encode_tablets
 from tests.pipes.raw_tablets import RawTablet, read_tablets
 

@@ -18,7 +18,7 @@ ASKING: Final = frozenset(
         *("code/downloads.py", "egress.py", "egress_http.py"),
         *("streams/notifications/webhook.py", "streams/notifications/websocket.py"),
         *("pipes/iotdb/connection.py", "pipes/kafka.py", "pipes/mqtt.py", "pipes/sinks/kafka.py", "pipes/sinks/mqtt.py"),
-        *("pipes/sinks/websocket.py", "pipes/sources/dead_letters.py", "pipes/sources/kafka.py", "pipes/sources/mqtt.py"),
+        *("pipes/sinks/websocket.py", "pipes/sources/kafka.py", "pipes/sources/mqtt.py"),
     }
 )
 """They connect to what definitions of users name."""

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.streams.sinks.text_order import distinct_neighbors, text_order
+from headrace.streams.sinks.target_groups import distinct_neighbors, text_order
 
 # Few characters, so that texts begin alike, of which one is a zero byte and others have several bytes.
 TEXTS = st.lists(st.text("ab\0é語", max_size=12), max_size=60)

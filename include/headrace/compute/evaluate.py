@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from headrace.compute.evaluation.aligned_windows import aggregate_by_device
+from headrace.compute.columnar.device_groups import KEY, DeviceGroups, group_by_device
 from headrace.compute.evaluation.asof import asof_join
-from headrace.compute.evaluation.empty_groups import add_empty_groups
 from headrace.compute.evaluation.interp import POINT, POSITION, fill_gaps, interpolate
 from headrace.compute.evaluation.kernel_windows import KernelWindows, aggregate_by_kernels
 from headrace.compute.evaluation.ordering import (
@@ -27,8 +26,9 @@ from headrace.compute.evaluation.series_calls import project_rows
 from headrace.compute.evaluation.series_rows import add_empty_windows, regrouped_rows, series_rows
 from headrace.compute.evaluation.surrogate_keys import NAME, build_surrogate_keys, decode_subtables, encode_subtables
 from headrace.compute.frames import SparkRows
-from headrace.compute.nodes import Column, Node, call
+from headrace.compute.nodes import TIME, Column, Node, call, string_sql
 from headrace.compute.plan import (
+    WEND,
     WSTART,
     AnyPlan,
     JoinSource,
@@ -43,8 +43,8 @@ from headrace.compute.shares import ShareProvider, StatisticsProvider, TableStat
 from headrace.compute.sql_text import at_present, named_sql, stored_outputs, to_sql, to_stored_type
 from headrace.compute.types import spark_type, to_ticks
 from headrace.compute.windows.fill import fill_rows
-from headrace.compute.windows.ranges import RangeWindow, rows_in_windows, window_grid, within_range
-from headrace.compute.windows.segments import finish_as_ticks, key_columns, prepare, to_segments
+from headrace.compute.windows.ranges import RangeWindow, assign_windows, rows_in_windows, window_grid, within_range
+from headrace.compute.windows.segments import finish_as_ticks, key_columns, prepare, to_segments, update_columns
 from headrace.compute.windows.states import merge_runs
 from headrace.storage.spark.functions import F
 
@@ -296,3 +296,56 @@ def project_limited(plan: Plan, rows: DataFrame) -> DataFrame:
         if value is not None:
             selected[output.column] = call("coalesce", selected[output.column], value)
     return limited.selectExpr(*named_sql(plan, selected))
+
+
+def add_empty_groups(plan: Plan, groups: DataFrame, prepared: DataFrame, subtables: DataFrame) -> DataFrame:
+    """Add the groups of `subtables` that `groups` lacks, with the partials of no rows, in their types over `prepared` rows.
+
+    `subtables` has series key, tags and, if `groups` has them, ranks of every subtable.
+    """
+    keys = key_columns(plan)
+    ranks = [column for column in (RANK, RANGE_PARTITION) if column in groups.columns]
+    partials = [partial.column for partial in plan.partials]
+    assert plan.groups.empty_groups is not None
+    matching = subtables.where(to_sql(plan, plan.groups.empty_groups))
+    expected = matching.selectExpr(*named_sql(plan, {f"e_{key.column}": key.node for key in plan.keys}), *ranks).distinct()
+    expected = expected.withColumnsRenamed({column: f"e_{column}" for column in ranks})
+    no_rows = prepared.where("false").agg(*update_columns(plan)).withColumnsRenamed({name: f"e_{name}" for name in partials})
+    equal_keys = " AND ".join(f"{column} <=> e_{column}" for column in keys)
+    marked = groups.withColumn("_has_rows", F.expr("true"))
+    joined = marked.join(expected, F.expr(equal_keys), "full_outer").crossJoin(F.broadcast(no_rows))
+    return joined.selectExpr(*(f"if(_has_rows, {name}, e_{name}) AS {name}" for name in (*keys, *ranks, *partials)))
+
+
+def aggregate_by_device(plan: Plan, source: SeriesRows, read: Callable[[Scan], DataFrame]) -> DataFrame | None:
+    """Return the partials of all windows that have rows; None if some depend on several devices or on all rows."""
+    by_device = group_by_device(plan.one_pass) if all(aggregate.bounded for aggregate in plan.groups.aggregates) else None
+    if by_device is None:
+        return None
+    own = by_device.plan
+    assert isinstance(own.source, SeriesRows)
+    rows = series_rows(own.source, read)
+    if isinstance(own.window, RangeWindow):
+        rows = within_range(own, own.window, rows, TIME)
+    prepared = prepare(own, rows)
+    empty = prepared.where("false").agg(*update_columns(own))
+    ends: Sequence[str] = ()
+    if isinstance(own.window, RangeWindow):
+        prepared, ends = assign_windows(own, own.window, prepared), (WSTART, WEND)
+    windows = prepared.groupBy(KEY, *ends).agg(*update_columns(own))
+    return align_windows(by_device, source, windows, empty, ends)
+
+
+def align_windows(
+    by_device: DeviceGroups, source: SeriesRows, windows: DataFrame, empty: DataFrame, ends: Sequence[str]
+) -> DataFrame:
+    """Return windows with the partials of all devices, given those of each device, and those of no rows."""
+    values = [
+        F.expr(f"any_value(if({KEY} = {string_sql(source.devices[rank])}, {name}, NULL), true)").alias(column)
+        for column, (name, rank) in by_device.targets.items()
+    ]
+    absent = empty.withColumnsRenamed({name: f"_{name}" for name in empty.columns})
+    aligned = windows.groupBy(*ends).agg(*values).crossJoin(F.broadcast(absent))
+    return aligned.selectExpr(
+        *ends, *(f"coalesce({column}, _{name}) AS {column}" for column, (name, _) in by_device.targets.items())
+    )

@@ -17,20 +17,27 @@ These rules make it safe to repeat, at any time and from any process:
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.compute.plan import STATE, WSTART
+from headrace.compute.windows import key_columns
+from headrace.compute.windows.fill import IS_FILLED
 from headrace.context import Context
 from headrace.errors import Error, FencedError, OperationalError
 from headrace.history.chunk_evaluation import ChunkEvaluation
 from headrace.history.chunk_results import ChunkResult, RetractionScope
-from headrace.history.notifications import notify_chunk
+from headrace.history.chunks import MAX_CHUNKS
 from headrace.model.failpoints import failpoint
 from headrace.model.jobs import JobRecord
 from headrace.model.ledger import Chunk, ChunkState
-from headrace.model.positions import Offsets, furthest, latest
+from headrace.model.positions import Offsets, Position, furthest, latest
 from headrace.model.run_reports import RunReport, chunk_report, reported
 from headrace.model.windows import WindowGrid
 from headrace.storage import Bounds, Commit, ExpectedTransaction
@@ -39,6 +46,8 @@ from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
 from headrace.storage.values.scalars import stored_nanoseconds
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.failures import translate_errors
+from headrace.streams.notifications.events import WindowEvents, add_neighbor_states
+from headrace.streams.notifications.messages import MessageEncoder
 from headrace.streams.quarantine.stored_rows import without_quarantine
 from headrace.streams.sinks.target import TargetTable
 
@@ -228,3 +237,37 @@ class BackfillWriter:
         tick = self._plan.source_database.precision.nanoseconds
         unit = stored_nanoseconds(self._plan.target_database.precision)
         return Bounds(first * tick // unit, last * tick // unit)
+
+
+MAX_PARTS: Final = 1_000_000
+
+
+def notify_chunk(context: Context, target: TargetTable, chunk: Chunk, parts: Iterable[pa.Table]) -> None:
+    """Add the messages about a chunk's windows to the stream's outbox, before the chunk is committed.
+
+    Repeating a chunk adds nothing: the outbox records its parts. Messages of history have negative micro-batch numbers, in the
+    order of chunks, so that they precede all others.
+    """
+    plan = target.plan
+    if plan.notification is None or not plan.notification.history:
+        return
+    encoder, outbox = MessageEncoder(plan, target), context.tables.outbox(plan.id)
+    outbox.open()
+    for number, windows in enumerate(parts):
+        position = Position((chunk.number - MAX_CHUNKS) * MAX_PARTS + number, {})
+        messages = encoder.encode(history_events(plan, windows), position, context.clock.now())
+        if messages:
+            app = f"{chunk_app(chunk.job_id, chunk.run, chunk.number)}.{number}"
+            outbox.append(messages, Commit(app, 1), position.batch)
+
+
+def history_events(plan: StreamPlan, windows: pa.Table) -> WindowEvents:
+    """Return the events of finished windows: each opens and closes. Windows that FILL has added have none."""
+    assert plan.notification is not None
+    if IS_FILLED in windows.column_names:
+        windows = windows.filter(pc.invert(windows[IS_FILLED]))
+    if plan.conditions.state:
+        if STATE not in windows.column_names:  # Kernels name it, Spark does not.
+            windows = windows.append_column(STATE, windows[plan.conditions.state])
+        windows = add_neighbor_states(windows, [windows], [*key_columns(plan.query), WSTART])
+    return WindowEvents({event: windows for event in plan.notification.events if windows.num_rows})

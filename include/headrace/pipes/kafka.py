@@ -29,6 +29,8 @@ INSERT: Final = "insert"
 DELETE: Final = "delete"
 STATEMENT: Final = "statement"
 KINDS: Final = (INSERT, DELETE, STATEMENT)
+PRODUCER_FIXED: Final = {"acks": "all", "enable.idempotence": "true"}
+"""Settings of producers that attributes cannot change."""
 
 
 def require(attributes: PipeAttributes, *keys: str) -> None:

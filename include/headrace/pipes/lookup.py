@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import Any, Final
 
 from headrace import secrets
+from headrace.context import Context
 from headrace.errors import Error, NotSupportedError
+from headrace.model.pipe_plugins import RegisteredPipePlugin
 from headrace.model.pipes import DEFAULT_PLUGINS, OTHER_NAMES, PipeStage
 from headrace.model.spelling import did_you_mean
 from headrace.model.tree_status import TreeStatus
 from headrace.pipes.attributes import PipeAttributes, pipe_error
 from headrace.pipes.builtin import BY_NAME, PLUGINS, REJECTED
-from headrace.pipes.registered import registered_plugin
-
-if TYPE_CHECKING:
-    from headrace.context import Context
-    from headrace.pipes.plugins import Plugin
+from headrace.pipes.plugins import PipeContext, Plugin
 
 REJECTED_HINTS: Final = {plugin.name: plugin.hint for plugin in REJECTED}
 
@@ -72,3 +72,55 @@ def _not_registered(stage: PipeStage, name: str) -> Error:
     hint = did_you_mean(name.lower(), names, f"a {stage} is one of {', '.join(names)}")
     message = f"Failed to reflect PipePlugin instance, because PipePlugin {name.upper()} has not been registered."
     return pipe_error(message, hint=hint)
+
+
+def registered_plugin(context: Context, stage: PipeStage, name: str) -> Plugin | None:
+    """Return the registered plugin of a name, in any case, for a stage; None if there is none."""
+    registered = context.catalog.pipe_plugins.find(name)
+    if registered is None or registered.stage is not stage:
+        return None
+    return Plugin(
+        name=registered.name.lower(),
+        stage=stage,
+        class_name=registered.class_name,
+        validate=lambda: partial(validate, registered, context),
+        create=lambda: partial(create, registered),
+        secrets=frozenset(registered.secrets),
+        acts_as_owner=True,
+    )
+
+
+def validate(registered: RegisteredPipePlugin, context: Context, attributes: PipeAttributes) -> None:
+    """Let a plugin check its attributes in a code host.
+
+    Raises:
+        ProgrammingError: It does not accept them.
+        UserCodeError: It fails otherwise, takes too long, or ends its process.
+    """
+    from headrace.code.pipes import PluginInstance
+    from headrace.pipe import PipeRuntime
+
+    instance = PluginInstance.of(registered, context.settings, dict(attributes), PipeRuntime(""))
+    invalid = instance.validate()
+    if invalid is not None:
+        raise pipe_error(invalid, hint=f"see what {registered.class_name} expects")
+
+
+def create(registered: RegisteredPipePlugin, attributes: PipeAttributes, pipe: PipeContext) -> Any:
+    """Create the source, processor or sink of a pipe, whose instance starts when it is used."""
+    from headrace.code.pipes import PluginInstance
+    from headrace.pipe import PipeRuntime
+    from headrace.pipes.hosted.processor import HostedProcessor
+    from headrace.pipes.hosted.sink import HostedSink
+    from headrace.pipes.hosted.source import HostedSource
+
+    runtime, settings = PipeRuntime(pipe.name, pipe.pipe_id, pipe.owner), pipe.context.settings
+    # A process of its own.
+    instance = PluginInstance.of(registered, settings, dict(attributes), runtime, user=uuid.uuid4().hex)
+    match registered.stage:
+        case PipeStage.SOURCE:
+            return HostedSource.of(instance, pipe)
+        case PipeStage.PROCESSOR:
+            return HostedProcessor(instance)
+        case PipeStage.SINK:
+            return HostedSink(instance)

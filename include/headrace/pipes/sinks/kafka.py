@@ -23,6 +23,7 @@ from headrace.pipes.kafka import (
     HEADER_KIND,
     HEADER_PRECISION,
     INSERT,
+    PRODUCER_FIXED,
     STATEMENT,
     TOPIC_NAME,
     checked_client,
@@ -39,7 +40,6 @@ from headrace.pipes.plugins import Delivery, PipeContext, Sink
 
 __all__ = ["create", "endpoints", "validate"]
 
-FIXED: Final = {"acks": "all", "enable.idempotence": "true"}
 DEFAULTS: Final = {
     "linger.ms": "5",
     "partitioner": "murmur2_random",  # that of Java's clients
@@ -63,7 +63,7 @@ def validate(attributes: PipeAttributes) -> None:
     attributes.boolean("topic.create", default=False)
     attributes.integer("topic.partitions", default=1)
     attributes.integer("topic.replication-factor", default=1)
-    client_settings(attributes, "producer.", FIXED)
+    client_settings(attributes, "producer.", PRODUCER_FIXED)
     topic = attributes.text("topic")
     unknown = set(PLACEHOLDER.findall(topic)) - {"database", "device"}
     if unknown or not TOPIC_NAME.fullmatch(PLACEHOLDER.sub("x", topic)):
@@ -86,7 +86,7 @@ class KafkaSink(Sink):
         self._settings = {
             **DEFAULTS,
             "message.timeout.ms": str(timeout_ms),
-            **client_settings(attributes, "producer.", FIXED),
+            **client_settings(attributes, "producer.", PRODUCER_FIXED),
             "delivery.report.only.error": True,
             "on_delivery": self._delivered,
             "error_cb": self._noted,
