@@ -90,13 +90,7 @@ def tokens(home: Home = None) -> None:
     """List the tokens, without what they are."""
     with open_connection(home) as connection:
         rows = [
-            (
-                one.id,
-                one.user,
-                one.purpose,
-                "read" if one.reads_only else "all",
-                "never" if one.expires is None else day(one.expires),
-            )
+            (one.id, one.user, one.purpose, "read" if one.reads_only else "all", day(one.expires))
             for one in catalog_of(connection).tokens.all()
         ]
     show_table(("token", "user", "purpose", "rights", "expires"), rows)

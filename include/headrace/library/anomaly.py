@@ -265,9 +265,7 @@ class TwoSidedFilter(SeriesFilter):
         threshold: The relative difference, 0.4 by default.
     """
 
-    def choose_output_data_type(self, parameters: Parameters) -> Type:
-        """Return the type of the input."""
-        return parameters.get_data_type(0)
+    output_data_type = None
 
     def read_attributes(self, parameters: Parameters) -> None:
         """Read and check the attributes."""

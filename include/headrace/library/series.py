@@ -37,7 +37,8 @@ class RowsFunction(UDTF):
 
     number_of_inputs: ClassVar[int] = 1
     input_data_types: ClassVar[tuple[Type, ...]] = NUMERIC
-    output_data_type: ClassVar[Type] = Type.DOUBLE
+    output_data_type: ClassVar[Type | None] = Type.DOUBLE
+    """None for that of the first input."""
 
     def validate(self, validator: Validator) -> None:
         """Check the inputs."""
@@ -62,9 +63,9 @@ class RowsFunction(UDTF):
         rows = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], self._schema)
         collector.put_batch(*self.compute_rows(rows))
 
-    def choose_output_data_type(self, parameters: Parameters) -> Type:  # noqa: ARG002
+    def choose_output_data_type(self, parameters: Parameters) -> Type:
         """Return the type of the values."""
-        return self.output_data_type
+        return self.output_data_type or parameters.get_data_type(0)
 
     def read_attributes(self, parameters: Parameters) -> None:
         """Read and check the attributes. Raise `ParameterError` if they are not valid."""

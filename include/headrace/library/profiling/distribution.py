@@ -66,10 +66,7 @@ class Distinct(RowsFunction):
     """The distinct values, at times 0, 1, …: numbers in ascending order, texts in the order of a hash table, as in IoTDB."""
 
     input_data_types = (*NUMERIC, Type.TEXT, Type.BOOLEAN, Type.STRING)
-
-    def choose_output_data_type(self, parameters: Parameters) -> Type:
-        """Return the type of the input."""
-        return parameters.get_data_type(0)
+    output_data_type = None
 
     def transform_batch(self, batch: pa.RecordBatch) -> None:
         """Keep the distinct values of a batch."""
@@ -117,9 +114,7 @@ class Skew(SeriesFunction):
 class Spread(RowsFunction):
     """The difference of the largest and the smallest finite value, in the type of the input."""
 
-    def choose_output_data_type(self, parameters: Parameters) -> Type:
-        """Return the type of the input."""
-        return parameters.get_data_type(0)
+    output_data_type = None
 
     def transform_batch(self, batch: pa.RecordBatch) -> None:
         """Keep the smallest and the largest value of a batch."""

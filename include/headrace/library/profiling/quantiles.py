@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.library.profiling.median_deviation import estimate_median_deviation
 from headrace.library.series import NO_POINTS, Points, RowsFunction, Values, one_point
-from headrace.udf import ParameterError, Parameters, Type
+from headrace.udf import ParameterError, Parameters
 
 
 class QuantileFunction(RowsFunction, ABC):
@@ -68,9 +68,7 @@ class MedianDeviation(QuantileFunction):
 class RankFunction(QuantileFunction):
     """A function that finds the value of a rank, in the type of the input."""
 
-    def choose_output_data_type(self, parameters: Parameters) -> Type:
-        """Return the type of the input."""
-        return parameters.get_data_type(0)
+    output_data_type = None
 
     def read_attributes(self, parameters: Parameters) -> None:
         """Read the rank and the error."""

@@ -22,16 +22,13 @@ class Sample(RowsFunction):
     """
 
     input_data_types = tuple(Type)
+    output_data_type = None
 
     def validate(self, validator: Validator) -> None:
         """Check the input: triangles need numbers."""
         super().validate(validator)
         if validator.get_parameters().get_string_or_default("method", "").lower() == "triangle":
             validator.validate_input_series_data_type(0, *NUMERIC)
-
-    def choose_output_data_type(self, parameters: Parameters) -> Type:
-        """Return the type of the input."""
-        return parameters.get_data_type(0)
 
     def read_attributes(self, parameters: Parameters) -> None:
         """Read the size of the sample and the method."""
