@@ -1,6 +1,7 @@
 """The examples of the reference of the function library.
 
-An example is a block with a column for each time, a row for each series, and a row for each call with its points; `-` is no point.
+An example is a block with a column for each time, a row for each series, and a row for each call with its points. `-` is no point,
+as is a cell that a row lacks at its end.
 """
 
 from __future__ import annotations
@@ -66,10 +67,11 @@ def examples() -> Iterator[Example]:
     for name, class_name, text in ENTRY.findall(PAGE.read_text()):
         for table in TABLE.findall(text):
             header, *lines = (re.split(r" {2,}", line) for line in table.splitlines())
-            rows = {label: [value(cell) for cell in texts] for label, *texts in lines}
+            times = [int(cell) for cell in header[1:]]
+            rows = {label: [*map(value, texts), *[None] * (len(times) - len(texts))] for label, *texts in lines}
             series = {label: values for label, values in rows.items() if "(" not in label}
             calls = [ExampleCall(label, values) for label, values in rows.items() if "(" in label]
-            yield Example(name, class_name, [int(cell) for cell in header[1:]], series, calls)
+            yield Example(name, class_name, times, series, calls)
 
 
 def value(text: str) -> Any:
