@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -15,11 +16,16 @@ Stamped = tuple[int, int | None, str | None]
 """Event time, `a`, `b`."""
 WindowRows = tuple[int, int, list[Stamped]]
 """A window: its start, its last instant, its rows."""
+Point = tuple[int, int]
+"""Event time, `a`."""
 Windows = Callable[[list[Stamped]], list[WindowRows]]
 
 USER_COLUMN = "squares(a) squares"
-ORDERED_USER_COLUMN = "rises(a) rises"
-"""Calls of the users' aggregates that `user_code.py` registers. The second one depends on the order of rows."""
+MIDDLE_COLUMN = "percentile(a, 50) middle"
+USER_COLUMNS = (USER_COLUMN, "rises(a) rises")
+"""Calls of the users' aggregates that `user_code.py` registers."""
+LIST_COLUMNS = (MIDDLE_COLUMN, "increase(a) growth", "rate(a) mean_rate", "irate(a) last_rate", "mode(b) usual")
+"""Calls of aggregates that keep the rows of windows."""
 COLUMNS = "_wstart ws, last(ts) newest, count(*) n, count(a) numbers, sum(a) total, min(a) low, max(b) top"
 
 
@@ -27,31 +33,30 @@ COLUMNS = "_wstart ws, last(ts) newest, count(*) n, count(a) numbers, sum(a) tot
 class Shape:
     """A query: a filter, groups and windows.
 
-    `min_a` is the lower limit of `a` in WHERE. With `user_code`, the query calls users' aggregates.
+    `min_a` is the lower limit of `a` in WHERE, `more` are further columns of the select list.
     """
 
     clause: str
     windows: Windows
     partition: str = "tbname"
     min_a: int | None = None
-    user_code: bool = False
+    more: tuple[str, ...] = ()
 
     @property
     def query(self) -> str:
         where = f" where a >= {self.min_a}" if self.min_a is not None else ""
         partition = f" partition by {self.partition}" if self.partition else ""
-        return f"select {', '.join([COLUMNS, *self.user_columns])} from readings{where}{partition} {self.clause}"
+        return f"select {', '.join([COLUMNS, *self.more_columns])} from readings{where}{partition} {self.clause}"
 
     @property
-    def user_columns(self) -> list[str]:
-        """The columns of users' aggregates: one that depends on the order of rows only if no two rows have the same time."""
-        columns = [USER_COLUMN, ORDERED_USER_COLUMN] if self.partition == "tbname" else [USER_COLUMN]
-        return columns if self.user_code else []
+    def more_columns(self) -> list[str]:
+        """The further columns: those that depend on the order of rows only if no two rows have the same time."""
+        return [column for column in self.more if self.partition == "tbname" or column not in OF_POINTS]
 
     @property
     def width(self) -> int:
         """The number of columns."""
-        return 7 + len(self.user_columns)
+        return 7 + len(self.more_columns)
 
     def passes(self, a: int | None) -> bool:
         return self.min_a is None or (a is not None and a >= self.min_a)
@@ -178,16 +183,50 @@ def output_row(window: WindowRows, shape: Shape) -> tuple[Any, ...]:
     texts = [b for _, _, b in rows if b is not None]
     total, low = (sum(numbers), min(numbers)) if numbers else (None, None)
     row = start, rows[-1][0], len(rows), len(numbers), total, low, max(texts) if texts else None
-    values = {USER_COLUMN: squares(a for _, a, _ in rows), ORDERED_USER_COLUMN: rises(numbers)}
-    return (*row, *(values[column] for column in shape.user_columns))
+    return (*row, *(more_value(column, rows) for column in shape.more_columns))
 
 
-def squares(values: Iterable[int | None]) -> float:
-    """Return what `USER_COLUMN` is: the sum of squares, and a thousandth for each NULL."""
-    listed = list(values)
-    return sum(value * value for value in listed if value is not None) + listed.count(None) / 1000
+def more_value(column: str, rows: Sequence[Stamped]) -> Any:
+    if column in OF_POINTS:
+        return OF_POINTS[column]([(ts, a) for ts, a, _ in rows if a is not None])
+    return OF_VALUES[column]([a for _, a, _ in rows]) if column in OF_VALUES else usual([b for _, _, b in rows if b is not None])
 
 
-def rises(numbers: Sequence[int]) -> int:
-    """Return what `ORDERED_USER_COLUMN` is: how often a number is greater than the one before."""
-    return sum(after > before for before, after in pairwise(numbers))
+def squares(values: Sequence[int | None]) -> float:
+    """Return the sum of squares, and a thousandth for each NULL."""
+    return sum(value * value for value in values if value is not None) + values.count(None) / 1000
+
+
+def middle(values: Sequence[int | None]) -> float | None:
+    numbers = [value for value in values if value is not None]
+    return float(statistics.median(numbers)) if numbers else None
+
+
+def usual(texts: Sequence[str]) -> str | None:
+    return min(statistics.multimode(texts), default=None)
+
+
+def rises(points: Sequence[Point]) -> int:
+    """Return how often a number is greater than the one before."""
+    return sum(after > before for (_, before), (_, after) in pairwise(points))
+
+
+def growth(points: Sequence[Point]) -> float | None:
+    """Return the sum of increases; what follows a greater number counts as a whole."""
+    return float(sum(b - a if b >= a else b for (_, a), (_, b) in pairwise(points))) if points else None
+
+
+def mean_rate(points: Sequence[Point]) -> float | None:
+    increase = growth(points)
+    return increase / ((points[-1][0] - points[0][0]) / 1000) if increase is not None and len(points) > 1 else None
+
+
+OF_VALUES: Mapping[str, Callable[[Sequence[int | None]], Any]] = {USER_COLUMN: squares, MIDDLE_COLUMN: middle}
+"""What further columns are, by the values of `a`, in any order."""
+OF_POINTS: Mapping[str, Callable[[Sequence[Point]], Any]] = {
+    USER_COLUMNS[1]: rises,
+    "increase(a) growth": growth,
+    "rate(a) mean_rate": mean_rate,
+    "irate(a) last_rate": lambda points: mean_rate(points[-2:]),
+}
+"""What they are by the points of `a` in order of time."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.streams.environment import START, SUBTABLES, Row
-from tests.streams.expected import USER_COLUMN, squares
+from tests.streams.expected import OF_VALUES
 
 Group = tuple[Any, ...]
 Window = tuple[Group, int]
@@ -19,7 +19,7 @@ PARTITIONS = {"": "()", "tbname": "(tbname)", "g": "(g)", "b": "(b)", "g, b": "(
 
 @dataclass(frozen=True)
 class Options:
-    """A stream's statement in parts; lengths in ms. With `user_code` it has `USER_COLUMN`."""
+    """A stream's statement in parts; lengths in ms. `more` is a further column, one of `OF_VALUES`."""
 
     trigger: str = "at_once"
     watermark: int = 0
@@ -29,22 +29,22 @@ class Options:
     where: int | None = None
     length: int = 10_000
     sliding: int | None = None
-    user_code: bool = False
+    more: str = ""
 
     @property
     def width(self) -> int:
         """The number of columns."""
-        return 7 if self.user_code else 6
+        return 7 if self.more else 6
 
     def sql(self, name: str) -> str:
         where = f" where a >= {self.where}" if self.where is not None else ""
         partition = f" partition by {self.partition}" if self.partition else ""
         sliding = f" sliding({self.sliding}a)" if self.sliding else ""
-        user_column = f", {USER_COLUMN}" if self.user_code else ""
+        more = f", {self.more}" if self.more else ""
         return (
             f"create stream {name} trigger {self.trigger} watermark {self.watermark}a ignore expired {int(self.ignore_expired)} "
             f"ignore update {int(self.ignore_update)} into out_{name} as select _wstart ws, count(*) n, count(a) na, sum(a) total, "
-            f"min(a) low, max(b) top{user_column} from readings{where}{partition} interval({self.length}a){sliding}"
+            f"min(a) low, max(b) top{more} from readings{where}{partition} interval({self.length}a){sliding}"
         )
 
     def query(self) -> str:
@@ -167,7 +167,7 @@ class Oracle:
         texts = [b for _, b in rows if b is not None]
         total, low = (sum(numbers), min(numbers)) if numbers else (None, None)
         values = (window[1], len(rows), len(numbers), total, low, max(texts) if texts else None)
-        return (*values, squares(a for a, _ in rows)) if self.options.user_code else values
+        return (*values, OF_VALUES[self.options.more]([a for a, _ in rows])) if self.options.more else values
 
     def results(self) -> list[tuple[Any, ...]]:
         """Return the rows of the target without tags, ordered."""

@@ -158,7 +158,7 @@ class StreamMachine(RuleBasedStateMachine):
         if number in self.streams:
             old = self.streams[number].stream
             shape = replace(old.shape, clause=stream.shape.clause, windows=stream.shape.windows, min_a=stream.shape.min_a)
-            if any(shape == replace(other, user_code=shape.user_code) for other in ALL_SHAPES):
+            if any(shape == replace(other, more=shape.more) for other in ALL_SHAPES):
                 self.replace(number, replace(stream, shape=shape), clears=True)
 
     @precondition(lambda self: self.streams)

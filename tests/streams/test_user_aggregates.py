@@ -1,9 +1,10 @@
-"""A stream that calls an aggregate of a user equals its query, for any order of writes, any cut into batches, and any faults."""
+"""A stream whose aggregates keep rows, users' or others, equals its query: for any order of writes, any batches and any faults."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from headrace.code.hosts import current_hosts
 from tests.streams.effort import EXAMPLES, drawn
 from tests.streams.environment import PROFILES, StreamEnvironment, open_profile
+from tests.streams.expected import LIST_COLUMNS, OF_VALUES, USER_COLUMNS
 from tests.streams.oracle import Options
 from tests.streams.scenarios import SCENARIOS, Scenario, limit_shrinking, property_settings, scale
 from tests.streams.test_machine import StreamMachine, run
@@ -25,15 +27,14 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(max(600, 20 * EXAMPLES))]
 
-MAX_STREAMS = 2
+
+def selecting(stream: Stream, columns: tuple[str, ...]) -> Stream:
+    """Return a stream with further columns."""
+    return replace(stream, shape=replace(stream.shape, more=columns))
 
 
-def calling_user_code(stream: Stream) -> Stream:
-    """Return a stream with a column that user code computes."""
-    return replace(stream, shape=replace(stream.shape, user_code=True))
-
-
-DRAWN = st.sampled_from(sorted(SHAPES)).flatmap(streams).map(lambda drawn: [calling_user_code(one) for one in drawn[:MAX_STREAMS]])
+MORE = (USER_COLUMNS, LIST_COLUMNS)
+DRAWN = st.sampled_from(sorted(SHAPES)).flatmap(streams).map(lambda drawn: list(map(selecting, drawn, MORE)))
 
 
 @pytest.fixture(scope="module", params=drawn(PROFILES, "user aggregates"))
@@ -47,7 +48,7 @@ def home(
     current_hosts().close()
 
 
-def test_a_stream_with_an_aggregate_of_a_user_equals_its_query(home: StreamEnvironment) -> None:
+def test_a_stream_whose_aggregates_keep_rows_equals_its_query(home: StreamEnvironment) -> None:
     @limit_shrinking
     def is_equal(scenario: Scenario, tried: list[Stream]) -> None:
         check(home, scenario, tried)
@@ -60,8 +61,8 @@ def test_it_equals_its_definition_if_it_ignores_rows(home: StreamEnvironment) ->
     def is_equal(scenario: Scenario, options: list[Options]) -> None:
         follow(home, scenario, options)
 
-    options = OPTIONS.map(lambda one: replace(one, user_code=True))
-    property_settings(2)(given(scenario=SCENARIOS, options=st.lists(options, min_size=2, max_size=MAX_STREAMS))(is_equal))()
+    options = st.tuples(*(OPTIONS.map(partial(replace, more=column)) for column in OF_VALUES)).map(list)
+    property_settings(2)(given(scenario=SCENARIOS, options=options)(is_equal))()
 
 
 @pytest.mark.drawn(2)
@@ -71,6 +72,6 @@ def test_it_does_whatever_users_and_drivers_do(home: StreamEnvironment) -> None:
             super().__init__(home)
 
         def adapted(self, stream: Stream) -> Stream:
-            return calling_user_code(stream)
+            return selecting(stream, (*USER_COLUMNS, *LIST_COLUMNS))
 
     run(Machine, scale(2))

@@ -233,7 +233,8 @@ class Generator:
                 "percentile(d, 10, 50, 90)",
             ]
         if unique:
-            choices += [f"twa({self.pick(('i', 'd', 'f'))})", f"irate({self.pick(('i', 'd'))})", f"twa({number})"]
+            choices += [f"twa({self.pick(('i', 'd', 'f'))})", f"twa({number})"]
+            choices += [f"{function}({self.pick(('i', 'd'))})" for function in ("irate", "increase", "rate")]
             choices += [] if nested else ["leastsquares(i, 1, 1)", "leastsquares(d, 0, 0.5)"]
         return self.pick(choices)
 

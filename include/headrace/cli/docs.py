@@ -99,7 +99,8 @@ def functions_page() -> str:
         "## Aggregates",
         AGGREGATE_NOTES,
         f"{list_names(one for one in aggregates if one.selects)} select a row: other columns of the select list come from it. "
-        f"{list_names(one for one in aggregates if not one.bounded)} keep all values of a window, others a few numbers.",
+        f"{list_names(one for one in aggregates if not one.bounded)} keep all values of a window, in streams in their state, "
+        "others a few numbers.",
         format_table(("Function", "Argument", "Result", "In streams"), map(aggregate_row, aggregates)),
         LIBRARY_NOTES,
         "## Series functions",
@@ -234,12 +235,13 @@ def call_of(function: DescribedFunction) -> str:
 def aggregate_row(function: AggregateFunction) -> tuple[str, ...]:
     from headrace.compute.functions.aggregates import StreamUse
 
-    return (
-        call_of(function),
-        describe_types(function),
-        function.summary,
-        {StreamUse.ANY: "yes", StreamUse.FORCED_CLOSE: "`FORCE_WINDOW_CLOSE`", StreamUse.NONE: "no"}[function.streams],
-    )
+    uses = {
+        StreamUse.ANY: "yes",
+        StreamUse.ONE_SERIES: "by subtable",
+        StreamUse.FORCED_CLOSE: "`FORCE_WINDOW_CLOSE`",
+        StreamUse.NONE: "no",
+    }
+    return call_of(function), describe_types(function), function.summary, uses[function.streams]
 
 
 def list_names(functions: Iterable[DescribedFunction]) -> str:

@@ -41,7 +41,7 @@ QUERIES = (
     "select tbname, sum(a) from meters partition by tbname slimit 1 soffset 1",
     "select count(*), sum(b), avg(a), first(s), last(d), spread(c), stddev(a), mode(s) from meters where a > 100",
     "select percentile(a, 50), percentile(d, 10, 50), irate(a), leastsquares(a, 1, 2), mode(d) from meters partition by tbname",
-    "select twa(c), twa(a) from meters partition by tbname",
+    "select twa(c), twa(a), increase(c), increase(d), rate(a), rate(d) from meters partition by tbname",
     "select _wstart, twa(c), twa(a) from meters partition by tbname interval(15s)",
     "select site, room, count(*), max(d), min(s) from meters group by site, room having count(*) > 1",
     "select _wstart, _wend, count(*), sum(b) from meters interval(30s)",

@@ -265,6 +265,12 @@ class GroupResolver:
         if isinstance(function, ArrowFunction):
             return self._bind_arrow_call(function, call)
         function.check_count(len(call.arguments))
+        if function.one_series and self.environment.series is not None and not self.is_one_series:
+            raise ProgrammingError(
+                f"{function.name} over a supertable mixes its subtables",
+                hint=f"add PARTITION BY {self.environment.series.name}, and sum in a query over that one",
+                span=call.span,
+            )
         terms = [self._bind_argument(node) for node in call.arguments[: function.columns]]
         term, others = terms[0], bind_constants(self.row_binder, call, function.columns)
         rule = function.make_rule(

@@ -203,12 +203,46 @@ def last_rate(ticks_per_second: int, lists: pa.ListArray) -> pa.Array:
         ordered.field("v").astype(np.float64),
         np.maximum(ordered.last - 1, 0),
     )
-    last, previous = at(values, ordered.last), at(values, before)
+    change = counter_changes(at(values, before), at(values, ordered.last))
     seconds = (at(times, ordered.last) - at(times, before)) / float(ticks_per_second)
-    is_less = (last < previous) | (np.isnan(previous) & ~np.isnan(last))
     with np.errstate(all="ignore"):
-        rate = np.where(is_less, last, last - previous) / np.where(seconds == 0, 1.0, seconds)
+        rate = change / np.where(seconds == 0, 1.0, seconds)
     return pa.array(rate, mask=(ordered.sizes < 2) | (seconds == 0))
+
+
+def counter_changes(before: Doubles, after: Doubles) -> Doubles:
+    """Return how much a counter has grown. One that is less than before has restarted from 0."""
+    is_less = (after < before) | (np.isnan(before) & ~np.isnan(after))
+    with np.errstate(all="ignore"):
+        return np.where(is_less, after, after - before)
+
+
+def increases(lists: pa.ListArray) -> pa.Array:
+    """Return the sum of the changes of a counter between the points of each list."""
+    ordered = SortedLists.of(lists)
+    return pa.array(total_changes(ordered), mask=ordered.sizes == 0)
+
+
+def total_changes(ordered: SortedLists) -> Doubles:
+    values = ordered.field("v").astype(np.float64)
+    changes = np.zeros(len(values))
+    changes[1:] = counter_changes(values[:-1], values[1:])
+    changes[ordered.starts[ordered.sizes > 0]] = 0.0
+    return ordered.sums(changes)
+
+
+def mean_rates(ticks_per_second: int) -> Callable[[pa.ListArray], pa.Array]:
+    """Return the function that gives the increase per second from the first to the last point of each list."""
+    return partial(mean_rate, ticks_per_second)
+
+
+def mean_rate(ticks_per_second: int, lists: pa.ListArray) -> pa.Array:
+    ordered = SortedLists.of(lists)
+    first, last = ordered.points(ordered.starts), ordered.points(ordered.last)
+    seconds = (last.times - first.times) / float(ticks_per_second)
+    with np.errstate(all="ignore"):
+        rate = total_changes(ordered) / np.where(seconds == 0, 1.0, seconds)
+    return pa.array(rate, mask=(ordered.sizes == 0) | (seconds == 0))
 
 
 def lines(start: float, step: float) -> Callable[[pa.ListArray], pa.Array]:

@@ -26,9 +26,13 @@ from headrace.model.types import NUMBERS, STRINGS, DataType, TypeKind
 
 
 class StreamUse(Enum):
-    """Which streams may call a function: all, those whose windows the clock closes (FORCED_CLOSE), or none."""
+    """Which streams may call a function.
+
+    All, those whose windows have rows of one series (ONE_SERIES), those whose windows the clock closes (FORCED_CLOSE), or none.
+    """
 
     ANY = "any"
+    ONE_SERIES = "one series"
     FORCED_CLOSE = "forced close"
     NONE = "none"
 
@@ -157,6 +161,7 @@ class AggregateFunction(TypedFunction[AggregateRule]):
             whose order is NULL. Plain columns in the same select list come from that row.
         bounded: Whether the size of the partials is independent of the number of rows.
         columns: How many leading arguments are columns: `{x}`, and `{y}` if there are two.
+        one_series: Whether groups that are sure to mix series are refused, in queries too.
     """
 
     streams: StreamUse = StreamUse.ANY
@@ -164,6 +169,7 @@ class AggregateFunction(TypedFunction[AggregateRule]):
     order: Node | None = None
     bounded: bool = True
     columns: int = 1
+    one_series: bool = False
 
     @property
     def selects(self) -> bool:

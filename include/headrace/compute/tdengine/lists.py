@@ -142,6 +142,25 @@ def latest_rate(arguments: AggregateArguments) -> AggregateRule:
     return AggregateRule(DOUBLE, (POINTS,), rate)
 
 
+INCREASE: Final = (
+    "aggregate(s, named_struct('v', CAST(NULL AS DOUBLE), 'n', 0D), "
+    "(a, e) -> named_struct('v', e.v, 'n', a.n + coalesce(if(e.v < a.v, e.v, e.v - a.v), 0D)), a -> a.n)"
+)
+"""The sum of the changes between the points of the sorted list `s`. A counter that fell restarted from 0."""
+
+
+def increase(_: AggregateArguments) -> AggregateRule:
+    """Return the rule of `increase`. It keeps points because one that comes late may lie between any two others."""
+    return AggregateRule(DOUBLE, (POINTS,), over_sorted_list(INCREASE, lists.increases))
+
+
+def mean_rate(arguments: AggregateArguments) -> AggregateRule:
+    """Return the rule of `rate`: the increase per second from the first to the last point."""
+    second = arguments.precision.ticks_per_second
+    seconds = f"nullif((s[size(s) - 1].t - s[0].t) / {float(second)!r}D, 0D)"
+    return AggregateRule(DOUBLE, (POINTS,), over_sorted_list(f"{INCREASE} / {seconds}", lists.mean_rates(second)))
+
+
 def fitted_line(arguments: AggregateArguments) -> AggregateRule:
     """Return the rule of `leastsquares`: slope and intercept of the fitted line, NULL for one point."""
     start, step = arguments.number(0), arguments.number(1)
@@ -224,11 +243,12 @@ EXAMPLES: Final = {
     "log_bin": '{"start": 1, "factor": 2, "count": 5, "infinity": true}',
 }
 
-query_only = partial(AggregateFunction, bounded=False, streams=StreamUse.NONE)
-"""Aggregates that streams cannot use unless they say otherwise, because their partials grow with the rows."""
+keeping_rows = partial(AggregateFunction, bounded=False)
+of_series = partial(keeping_rows, streams=StreamUse.ONE_SERIES)
+"""Aggregates of the changes between successive rows, which mean little if the rows are those of several series."""
 
 LIST_TABLE: Final = (
-    query_only(
+    keeping_rows(
         "histogram",
         NUMERIC,
         histogram,
@@ -236,14 +256,23 @@ LIST_TABLE: Final = (
         "the fraction); y is `'user_input'` with z such as `[1, 3, 5]`, `'linear_bin'` or `'log_bin'`",
         4,
         4,
+        StreamUse.NONE,
     ),
-    query_only(
+    of_series(
+        "increase",
+        NUMERIC,
+        increase,
+        "sum of the changes between successive values, not extrapolated; a decreasing counter counts as restarted from 0; "
+        "0 for a single value",
+        one_series=True,
+    ),
+    of_series(
         "irate",
         NUMERIC,
         latest_rate,
         "change per second between the last two values; a decreasing counter counts as restarted from 0; NULL for a single value",
     ),
-    query_only(
+    of_series(
         "leastsquares",
         NUMERIC,
         fitted_line,
@@ -251,8 +280,8 @@ LIST_TABLE: Final = (
         3,
         3,
     ),
-    query_only("mode", ORDERED, mode, "most frequent value; the smallest one if there are several"),
-    query_only(
+    keeping_rows("mode", ORDERED, mode, "most frequent value; the smallest one if there are several"),
+    keeping_rows(
         "percentile",
         NUMERIC,
         percentile,
@@ -260,7 +289,14 @@ LIST_TABLE: Final = (
         2,
         11,
     ),
-    query_only(
+    of_series(
+        "rate",
+        NUMERIC,
+        mean_rate,
+        "`increase(x)` per second from the first to the last value; NULL for a single value",
+        one_series=True,
+    ),
+    keeping_rows(
         "twa",
         NUMERIC,
         time_weighted,

@@ -189,6 +189,13 @@ def check_time_weighted(statement: CreateStream, source: Relation, language: Lan
     require_split(call.function, call.span, query, source, language)
 
 
+def check_series(statement: CreateStream, source: Relation, language: Language) -> None:
+    """Require functions of successive values to be evaluated by subtable."""
+    call = first_call(statement.query, language, StreamUse.ONE_SERIES)
+    if call is not None:
+        require_split(call.function, call.span, statement.query, source, language)
+
+
 def check_force_window_close(statement: CreateStream, source: Relation, language: Language) -> None:
     query, trigger = statement.query, statement.options.trigger
     if trigger is TriggerMode.CONTINUOUS_WINDOW_CLOSE and not isinstance(query.window, IntervalClause):
@@ -286,6 +293,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_composite_key,
     check_interpolation,
     check_time_weighted,
+    check_series,
     check_force_window_close,
     check_group_by,
     check_functions,

@@ -159,9 +159,30 @@ def _irate(use: AggregateCall) -> Value:
     use.require_unique_instants()
     pair = use.ordered(use.point, f"{TS} DESC")
     last, before = f"{pair}[1]", f"{pair}[2]"
-    change = f"CASE WHEN {last}.v < {before}.v THEN {last}.v ELSE {last}.v - {before}.v END"
-    second = float(use.compiler.precision.ticks_per_second)
-    return Value(f"(({change}) / (({last}.t - {before}.t) / {second!r}))", DOUBLE)
+    return Value(f"({_counter_change(before, last)} / {_seconds(use, before, last)})", DOUBLE)
+
+
+def _counter_change(before: str, after: str) -> str:
+    return f"(CASE WHEN {after}.v < {before}.v THEN {after}.v ELSE {after}.v - {before}.v END)"
+
+
+def _seconds(use: AggregateCall, first: str, last: str) -> str:
+    return f"(({last}.t - {first}.t) / {float(use.compiler.precision.ticks_per_second)!r})"
+
+
+def _increase(use: AggregateCall) -> Value:
+    """Add up the changes between successive values; a counter that fell is taken to restart at 0."""
+    use.require_unique_instants()
+    points = use.points
+    change = _counter_change(f"({points})[i]", f"({points})[i + 1]")
+    changes = f"list_transform(range(1, len({points})), lambda i: {change})"
+    return Value(f"(CASE WHEN len({points}) > 0 THEN coalesce(list_sum({changes}), 0) END)", DOUBLE)
+
+
+def _rate(use: AggregateCall) -> Value:
+    """Divide the increase by the time from the first to the last value."""
+    increase = _increase(use)
+    return Value(f"({increase.sql} / nullif({_seconds(use, f'({use.points})[1]', f'({use.points})[-1]')}, 0))", DOUBLE)
 
 
 def _leastsquares(use: AggregateCall) -> Value:
@@ -271,8 +292,10 @@ AGGREGATES: Final[dict[str, Rule]] = {
     "spread": _real("(max({0}) - min({0}))"),
     "percentile": _percentile,
     "mode": _mode,
+    "increase": _increase,
     "irate": _irate,
     "leastsquares": _leastsquares,
+    "rate": _rate,
     "twa": _twa,
     "elapsed": _elapsed,
     "hyperloglog": _distinct_range,
