@@ -18,6 +18,8 @@ import pytest
 
 import headrace
 from headrace.settings import load
+from headrace.streams.windows import results as results_of_batches
+from headrace.streams.windows.retention import evict_windows
 from tests.service.conftest import START
 from tests.service.test_changed_tags import insert, results
 from tests.support.drawing import SEED, drawn
@@ -100,6 +102,24 @@ def test_windows_of_rows_begin_with_the_first_row_that_the_stream_has_read(
     set_site(meters, "a", "south")
     meters.settle()
     assert results(meters, tags=("site",)) == [("south", *row) for row in before]
+
+
+@pytest.mark.parametrize("window", ["state_window(v)", "event_window start with v > 0 end with v > 1", "count_window(2)"])
+def test_a_correction_of_an_evicted_window_leaves_rows_from_before_the_stream_out(
+    meters: headrace.Connection, window: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results_of_batches, "evict_windows", lambda plan, state, _: evict_windows(plan, state, 2))
+    insert(meters, ("a", 1, 1), ("a", 2, 2), ("a", 3, 1), ("c", 300, 1))
+    create_stream(meters, window, "watermark 1m ignore expired 1")
+    for minute in (10, 12, 14, 1010, 2012):
+        insert(meters, ("a", minute, 1), ("a", minute + 1, 2))
+        meters.settle()
+    before = results(meters, tags=("site",))
+    meters.execute(f"delete from a where ts = {START + 10 * MINUTE}")
+    meters.settle()
+    after = results(meters, tags=("site",))
+    assert sum(row[1] for row in before) == 10
+    assert sum(row[1] for row in after) == 9
 
 
 def test_results_without_a_window_move_by_their_rows(meters: headrace.Connection) -> None:

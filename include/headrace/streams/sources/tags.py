@@ -48,6 +48,19 @@ def row_of_series(series: pa.ChunkedArray, names: pa.ChunkedArray) -> pa.Chunked
     return pa.chunked_array([pc.index_in(encoded.dictionary, names).take(encoded.indices)])
 
 
+def computed_times(context: Context, plan: StreamPlan) -> list[tuple[int, int]]:
+    """Return the times all of whose rows are computed: those since the creation, and of backfills. It is empty if all are."""
+    window = plan.query.interval
+    if plan.since is None:
+        return []
+    chunks = context.catalog.ledger.chunks(plan.id)
+    ranges = joined([(chunk.start, chunk.end - 1) for chunk in chunks if chunk.state is ChunkState.DONE])
+    if window is not None:
+        grid = window.grid(plan.query)
+        ranges = [(start, grid.end(int(grid.assign(np.array([end]))[1].max())) - 1) for start, end in ranges]
+    return joined([*ranges, (plan.since + 1, MAX_TICK)])
+
+
 @dataclass(frozen=True)
 class RetaggedSubtables:
     """Subtables whose tags have changed, of those that a stream reads, with all tags before and after."""
@@ -100,16 +113,7 @@ class RetaggedSubtables:
 
     @cached_property
     def _computed(self) -> list[tuple[int, int]]:
-        """Return the times all of whose rows are computed: those since the creation, and of backfills. It is empty if all are."""
-        plan, window = self.plan, self.plan.query.interval
-        if plan.since is None:
-            return []
-        chunks = self.context.catalog.ledger.chunks(plan.id)
-        ranges = joined([(chunk.start, chunk.end - 1) for chunk in chunks if chunk.state is ChunkState.DONE])
-        if window is not None:
-            grid = window.grid(plan.query)
-            ranges = [(start, grid.end(int(grid.assign(np.array([end]))[1].max())) - 1) for start, end in ranges]
-        return joined([*ranges, (plan.since + 1, MAX_TICK)])
+        return computed_times(self.context, self.plan)
 
     def _pieces(self, offsets: Offsets, bounds: Bounds) -> Iterator[pa.Table]:
         """Yield the rows in pieces, at least an empty one."""

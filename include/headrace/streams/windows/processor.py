@@ -12,6 +12,7 @@ from headrace.compute.windows.segments import base_key_columns
 from headrace.context import Context
 from headrace.streams.batches import BatchResult, idle_result
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.sources.tags import computed_times
 from headrace.streams.state.checkpoints import StreamState
 from headrace.streams.state.tables import concat
 from headrace.streams.wide.dispatch import LargeCommitProcessor
@@ -26,6 +27,7 @@ from headrace.streams.windows.change_batch import (
     change_batch,
     maybe_expired,
     recalculation_batch,
+    to_numpy,
 )
 from headrace.streams.windows.emission import follows_closing
 from headrace.streams.windows.evaluation import window_evaluation
@@ -38,9 +40,9 @@ from headrace.streams.windows.lateness import (
     mergeable_segments,
 )
 from headrace.streams.windows.merged_commits import MergedCommits
-from headrace.streams.windows.moved_rows import ComputedSessions, ComputedWindows, MovedRows, has_earlier_tags
+from headrace.streams.windows.moved_rows import ComputedSessions, ComputedWindows, MovedRows, has_earlier_tags, is_within, starts
 from headrace.streams.windows.notes import late_windows
-from headrace.streams.windows.recalculation import END, RecalculationScopes
+from headrace.streams.windows.recalculation import BEGINNING, END, RecalculationScopes
 from headrace.streams.windows.results import result_of
 from headrace.streams.windows.retention import (
     Span,
@@ -198,13 +200,28 @@ class WindowProcessor:
         def read(ranges: Ranges, scopes: RecalculationScopes) -> BatchSegments:
             del scopes
             rows = stored or read_stored_rows(self.context, self.plan, batch, changes, ranges)
-            return append_stored_rows(self.plan, segments, self.evaluation.assign_windows(rows.rows), rows.first, rows.last)
+            assigned = self.evaluation.assign_windows(rows.rows)
+            if stored is None and ranges[0][0] <= BEGINNING and assigned.num_rows:
+                assigned = assigned.filter(pa.array(self.is_of_stream(assigned, rows.is_changed, state)))
+            return append_stored_rows(self.plan, segments, assigned, rows.first, rows.last)
 
         completed, scopes = complete_scopes(self.plan, segments, state.evicted_through, read)
         has_state = affected is not None and (completed.kind == RowKind.IN_STATE).any()
         state_windows = affected if has_state else no_windows
         evaluated = replace(evaluate_scopes(self.plan, self.evaluation, completed, scopes, state_windows, count), late=late)
         return self.add_rewritten_rows(evaluated, completed, rows_to_add(completed, scopes))
+
+    def is_of_stream(self, segments: pa.Table, is_changed: Bools, state: StreamState) -> Bools:
+        """Return a mask of the segments of stored rows without those from before a stream that has no history.
+
+        Where windows depend on the order of rows, the rows of a group before its first window are such, unless a batch changes
+        them.
+        """
+        if not (computed := computed_times(self.context, self.plan)):
+            return np.ones(segments.num_rows, np.bool_)
+        is_changed = is_changed[to_numpy(segments[ROW]).astype(np.int64)]
+        has_window = ComputedWindows(self.context, self.plan, state).has(segments)
+        return np.asarray(is_changed | has_window | is_within(starts(segments), computed))
 
     def add_rewritten_rows(self, evaluated: EvaluatedBatch, segments: BatchSegments, rewritten: Int64s) -> EvaluatedBatch:
         """Count rewritten rows once more, and include unaffected windows that this batch closes."""

@@ -40,6 +40,11 @@ class VersionedRows:
     first: Int64s
     last: Int64s
 
+    @property
+    def is_changed(self) -> Bools:
+        """A mask of the rows that had this value only before or after some write."""
+        return np.asarray((self.first != ALL_VERSIONS[0]) | (self.last != ALL_VERSIONS[1]))
+
     @classmethod
     def unchanged(cls, rows: pa.Table) -> VersionedRows:
         return cls(rows, *(np.full(rows.num_rows, version) for version in ALL_VERSIONS))
