@@ -72,7 +72,7 @@ def proxied(target: str) -> Iterator[str]:
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """Open a page in a headless browser; skip the test if there is none."""
+    """Open a page in a headless browser, whose policy it may not violate; skip the test if there is none."""
     from playwright.sync_api import sync_playwright
 
     executable = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -81,8 +81,10 @@ def browser() -> Iterator[Any]:
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         try:
-            page = chromium.new_page()
+            page, messages = chromium.new_page(), list[str]()
+            page.on("console", lambda message: messages.append(message.text))
             page.set_default_timeout(MAX_WAIT_S * 1000)
             yield page
+            assert not [message for message in messages if "Content Security Policy" in message]
         finally:
             chromium.close()
