@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from headrace.storage.set_aside import SetAside
 
 
+def egress_policy(settings: Settings, catalog: Catalog) -> EgressPolicy:
+    """Return what definitions of users may reach."""
+    return EgressPolicy(settings, lambda: serves_only_this_machine(settings) and not catalog.access.has_users())
+
+
 def allow_all(series: Sequence[DeviceSeries]) -> None:
     """Allow everything."""
 
@@ -69,7 +74,7 @@ class Context:
     @property
     def egress(self) -> EgressPolicy:
         """What definitions of users may reach."""
-        return EgressPolicy(self.settings, lambda: serves_only_this_machine(self.settings) and not self.catalog.access.has_users())
+        return egress_policy(self.settings, self.catalog)
 
     @property
     def row_writer(self) -> GroupCommit | Writer:

@@ -28,6 +28,7 @@ MORE: Final = (
     *SYSTEM_TABLES,
     *("select * from information_schema.ins_nothing", "show users", "show user privileges", "show stables", "show vtables"),
     *("show normal vtables", "show child vtables", "show tags from dev1", "show tags from readings", "show jobs"),
+    *("show files of readings", "show files of seen"),
     *("show quarantine", "show functions", "show snodes", "show create vtable v", "show create table plain"),
     *("show tables from other", "drop quarantine of stream s", "create user eve0 pass 'secret12'", "drop user otto"),
     *("alter user otto pass 'secret34'", "grant read on d.* to vera", "revoke read on d.seen from vera"),

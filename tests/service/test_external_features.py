@@ -188,8 +188,9 @@ def test_a_column_is_the_one_that_has_its_name_now(connection: headrace.Connecti
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("mode", ["none", "name"])
 def test_commits_before_a_mapping_was_removed_are_told(
-    connection: headrace.Connection, spark: SparkSession, tmp_path: Path
+    connection: headrace.Connection, spark: SparkSession, tmp_path: Path, mode: str
 ) -> None:
     location = str(tmp_path / "lake")
     create(spark, location, NAMES)
@@ -198,7 +199,8 @@ def test_commits_before_a_mapping_was_removed_are_told(
     connection.execute("create stream s fill_history 1 into out1 as select _wstart ws, count(*) n from readings interval(1h)")
     connection.settle()
     append(spark, location, random.Random(2))
-    spark.sql(f"ALTER TABLE delta.`{location}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')")
+    for later in dict.fromkeys(("none", mode)):
+        spark.sql(f"ALTER TABLE delta.`{location}` SET TBLPROPERTIES ('delta.columnMapping.mode' = '{later}')")
     connection.settle()
     assert "column mapping that was removed" in stopped_by(connection)
     connection.execute("reset stream s")

@@ -21,6 +21,7 @@ from headrace.errors import (
     ProgrammingError,
     TypeMismatchError,
 )
+from headrace.settings import load
 from tests.service.conftest import on_spark
 
 DAY: Final = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
@@ -389,3 +390,15 @@ def test_a_folder_that_has_become_a_link_is_not_read(connection: headrace.Connec
     folder.symlink_to(tmp_path / "moved")
     with pytest.raises(EgressDeniedError, match="has a file outside of"):
         fetch(connection, "select count(temperature) from readings")
+
+
+def test_places_are_checked_whenever_a_process_opens_a_table(connection: headrace.Connection, tmp_path: Path) -> None:
+    connection.execute(CREATE.format(write_readings(tmp_path / "lake")))
+    home = connection.session.context.settings.home_path
+    for allowed, is_allowed in ((tmp_path / "lake", True), (tmp_path / "other", False), (tmp_path, True)):
+        with headrace.connect(settings=load(home=home, external_locations=str(allowed)), database="d") as other:
+            if is_allowed:
+                assert fetch(other, "select count(*) from readings") == [(5,)]
+            else:
+                with pytest.raises(EgressDeniedError, match="HEADRACE_EXTERNAL_LOCATIONS"):
+                    fetch(other, "select count(*) from readings")

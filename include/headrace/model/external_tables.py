@@ -40,11 +40,18 @@ class ExternalFormat(StrEnum):
     DELTA = "DELTA"
     PARQUET = "PARQUET"
     ICEBERG = "ICEBERG"
+    CSV = "CSV"
+    NDJSON = "NDJSON"
 
     @property
     def is_mirrored(self) -> bool:
         """Whether it has no Delta log, so that one of ours names its files."""
         return self is not ExternalFormat.DELTA
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is files of lines, of which each is converted when it has landed."""
+        return self in (ExternalFormat.CSV, ExternalFormat.NDJSON)
 
     @property
     def keeps_removed_files(self) -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from headrace import durable
-from headrace.context import Context
+from headrace.context import Context, egress_policy
 from headrace.model.clock import Clock, SystemClock
 from headrace.model.spark_options import Role
 
@@ -90,7 +90,7 @@ def open_tables(settings: Settings, catalog: Catalog) -> Tables:
 
     if not settings.warehouse:
         settings.create_home()
-    return Tables(settings.tables_uri, catalog.lock, settings.small_write_rows)
+    return Tables(settings.tables_uri, catalog.lock, settings.small_write_rows, egress_policy(settings, catalog).location)
 
 
 def open_session(settings: Settings, role: Role) -> SparkSession:

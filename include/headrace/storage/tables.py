@@ -12,11 +12,12 @@ from deltalake import DeltaTable
 from headrace.model.positions import Position, SourceId
 from headrace.model.tables import Database, Table
 from headrace.model.windows import WindowGrid
-from headrace.storage.delta import creation, spark_writes
+from headrace.storage.delta import creation, spark_writes, text_folders
 from headrace.storage.delta.changes import Changes
 from headrace.storage.delta.commits import committed_position
 from headrace.storage.delta.dataframe_writer import DataFrameWriter
 from headrace.storage.delta.evolution import Evolution
+from headrace.storage.delta.external_files import ExternalFile, external_files
 from headrace.storage.delta.external_frames import external_frame
 from headrace.storage.delta.external_rows import ExternalRows
 from headrace.storage.delta.external_source import ExternalSource
@@ -44,13 +45,16 @@ class Tables(Scans):
     """All Delta tables below one URI. Thread-safe; create one per process and settings.
 
     The `lock` excludes other processes, by name. Loads of up to `small_write_rows` rows are written by delta-rs rather than by
-    Spark. After commits, `maintenance` also starts compaction in the background.
+    Spark. After commits, `maintenance` also starts compaction in the background. `check_location` raises an error for places of
+    external tables that may not be read.
     """
 
-    def __init__(self, uri: str, lock: Lock, small_write_rows: int) -> None:
+    def __init__(
+        self, uri: str, lock: Lock, small_write_rows: int, check_location: Callable[[str], object] = lambda _: None
+    ) -> None:
         self.uri = normalize_root(uri)
         self.small_write_rows = small_write_rows
-        super().__init__(Handles(self.uri))
+        super().__init__(Handles(self.uri, check_location))
         self._footers = Footers(self._handles)
         self.writer = Writer(self._handles, lock)
         self.frames = DataFrameWriter(self._handles, self.writer)
@@ -73,8 +77,14 @@ class Tables(Scans):
         """Create what an external table needs here, the log of files that have none, and return it with the id of its log."""
         if table.external is None or not table.external.format.is_mirrored:
             return table
-        table_id = creation.create_mirror(rows_uri(self.uri, table), source.schema, source.partitions)
+        schema = text_folders.log_schema(table, table.external) if table.external.format.is_text else source.schema
+        table_id = creation.create_mirror(rows_uri(self.uri, table), schema, source.partitions)
         return replace(table, external=replace(table.external, table_id=table_id))
+
+    def external_files(self, table: Table) -> list[ExternalFile]:
+        """Return the files of an external table, the newest first, at most `MAX_LISTED_FILES`."""
+        assert table.external is not None
+        return external_files(self._handles.reader(table), table.external)
 
     def check(self, table: Table, database: Database) -> None:
         """Raise `LimitError` if the table has types or column names that cannot be stored; `create` does so too."""

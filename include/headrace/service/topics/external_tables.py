@@ -75,10 +75,10 @@ def resolve(statement: CreateExternalTable, database: Database, location: str, s
     found = {column: find_column(column, source.columns, location) for column in (*statement.columns, *statement.tags)}
     time = statement.columns[0]
     check_time(time, found[time][1], statement)
-    columns = tuple(
-        Column(one.name, TIMESTAMP if one is time else column_type(one, *found[one]), span=one.span) for one in statement.columns
-    )
-    tags = tuple(Column(one.name, column_type(one, *found[one]), span=one.span) for one in statement.tags)
+    is_text = statement.format.is_text
+    types = {one: column_type(one, *found[one], is_text=is_text) for one in found if one is not time}
+    columns = tuple(Column(one.name, types.get(one, TIMESTAMP), span=one.span) for one in statement.columns)
+    tags = tuple(Column(one.name, types[one], span=one.span) for one in statement.tags)
     check_columns(CreateTable(statement.name, columns, tags))
     external = External(
         location,
@@ -119,6 +119,8 @@ def check_time(column: ExternalColumn, type_: pa.DataType, statement: CreateExte
         message = f"the first column of a table must be a TIMESTAMP, {column.name} is {column.type}"
         raise TypeMismatchError(message, hint=f"write {column.name} TIMESTAMP FROM column", span=column.span)
     is_number = pa.types.is_integer(type_)
+    if statement.format.is_text and pa.types.is_string(type_):
+        return
     if not (is_number or pa.types.is_timestamp(type_) or pa.types.is_date(type_)):
         message = f"{column.name} is {type_} in the source, which is no time"
         raise TypeMismatchError(message, hint="name a timestamp, a date or a whole number: ts FROM column", span=column.span)
@@ -130,8 +132,8 @@ def check_time(column: ExternalColumn, type_: pa.DataType, statement: CreateExte
         raise TypeMismatchError(message, hint="leave UNIT out", span=statement.time_span)
 
 
-def column_type(column: ExternalColumn, path: tuple[str, ...], stored: pa.DataType) -> DataType:
-    """Return the type of a column: that of the source, or a wider one that the statement has.
+def column_type(column: ExternalColumn, path: tuple[str, ...], stored: pa.DataType, *, is_text: bool) -> DataType:
+    """Return the type of a column: that of the source, or a wider one that the statement has; of text any.
 
     Raises:
         TypeMismatchError: There is none for the source's, or values would not fit.
@@ -143,6 +145,8 @@ def column_type(column: ExternalColumn, path: tuple[str, ...], stored: pa.DataTy
         raise TypeMismatchError(f"{name} is {stored}, for which there is no column type", hint=hint, span=column.span)
     if column.type is None or column.type == own:
         return own
+    if is_text:
+        return column.type
     if not is_wider(column.type, own):
         raise TypeMismatchError(f"{name} is {own} in the source, not {column.type}", hint="leave the type out", span=column.span)
     return column.type

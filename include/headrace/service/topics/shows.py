@@ -29,7 +29,7 @@ from headrace.model.tables import ColumnReference, Name, Table, TableKind
 from headrace.service import system_tables
 from headrace.service.function_tables import visible_functions
 from headrace.service.names import database_of, find_stream, find_table, require_known, with_span
-from headrace.service.results import BIGINT, BOOL, INT, STRING, CatalogRows, Result, rows_result
+from headrace.service.results import BIGINT, BOOL, INSTANT, INT, STRING, CatalogRows, Result, rows_result
 from headrace.service.rights import CATALOG, Action, ObjectKind, Right, Securable, database_securable
 from headrace.service.stage import PlanningContext, Stage
 from headrace.service.topics.queries import read_catalog
@@ -63,6 +63,8 @@ def show_rights(statement: Show, session: PlanningContext) -> tuple[Right, ...]:
     """Return DESCRIBE on the object named, else on the database listed, else on the catalog."""
     if statement.name is not None and statement.what == "create database":
         return (Right(Action.DESCRIBE, database_securable(statement.name.name)),)
+    if statement.name is not None and statement.what == "files":
+        return (Right(Action.READ, named_securable(ObjectKind.TABLE, statement.name, session)),)
     if statement.name is not None:
         kind = STREAM if statement.what == "create stream" else ObjectKind.TABLE
         return (Right(Action.DESCRIBE, named_securable(kind, statement.name, session)),)
@@ -137,6 +139,20 @@ def show_tags(statement: Show, session: PlanningContext) -> Result:
     )
     permissions = session.context.permissions()
     return Result(rows if permissions.is_administrator else visible_rows(rows, permissions, session.context))
+
+
+def show_files(statement: Show, session: PlanningContext) -> Result:
+    """List the files of an external table: what has become of each, and the first rows that were left out."""
+    assert statement.name is not None
+    table, _ = find_table(statement.name, session)
+    if table.external is None:
+        hint = "SHOW FILES lists those of tables made by CREATE EXTERNAL"
+        raise ProgrammingError(f"{table.name} is not an external table", hint=hint, span=statement.name.span)
+    rows = [
+        (file.name, file.state, file.rows, file.rejected, file.bytes, file.modified_ms, file.message)
+        for file in session.context.tables.external_files(table)
+    ]
+    return rows_result(FILE_COLUMNS, rows, FILE_TYPES)
 
 
 def show_snodes(_: Show, session: PlanningContext) -> Result:
@@ -267,6 +283,8 @@ STREAM_COLUMNS: Final = [
 JOB_COLUMNS: Final = ("job_name", "db_name", "kind", "owner", "status", "message", "snode", "lag_ms", "rows_out")
 QUARANTINE_COLUMNS: Final = ("stream_name", "db_name", "table_name", "row_time", "reason", "message", "row", "since")
 SNODE_COLUMNS: Final = ("id", "snode", "endpoint", "epoch", "holder", "alive", "jobs")
+FILE_COLUMNS: Final = ("file", "state", "rows", "rejected", "bytes", "modified", "message")
+FILE_TYPES: Final = (STRING, STRING, BIGINT, BIGINT, BIGINT, INSTANT, STRING)
 SNODE_TYPES: Final = (INT, STRING, STRING, BIGINT, STRING, BOOL, BIGINT)
 LISTED_BY_DATABASE: Final = frozenset({"stables", "tables", "vtables", "normal vtables", "child vtables"})
 Reader = Callable[[Show, PlanningContext], Result]
@@ -280,6 +298,7 @@ READERS: Final[dict[str, Reader]] = {
     "normal vtables": partial(list_tables, ("VIRTUAL_NORMAL_TABLE",)),
     "child vtables": partial(list_tables, ("VIRTUAL_CHILD_TABLE",)),
     "tags": show_tags,
+    "files": show_files,
     "jobs": partial(list_rows, "ins_jobs", JOB_COLUMNS),
     "streams": partial(list_rows, "ins_stream_progress", STREAM_COLUMNS),
     "quarantine": partial(list_rows, "ins_stream_quarantine", QUARANTINE_COLUMNS),

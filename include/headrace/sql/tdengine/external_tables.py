@@ -15,8 +15,8 @@ END_OF_ITEM: Final = (",", ")", "FROM")
 MIN_CATALOG_NAMES: Final = 3
 """Those of a catalog, a namespace and a table."""
 LATER: Final = {
-    "FILES": "name their format: USING PARQUET AT '…'; load others with `headrace load`",
-    "CSV": "load the files with `headrace load`",
+    "FILES": "name their format: USING PARQUET, CSV or NDJSON AT '…'",
+    "JSON": "write USING NDJSON AT '…', for files with a JSON object in each line",
 }
 
 

@@ -180,6 +180,9 @@ class Parser(TDengineAccess, TDengineStreams, TDengineFunctions):
             return Show(f"create {what.lower()}", self._parse_name(f"a {what.lower()}"), span=self._span(start))
         if self._accept("TAGS"):
             return self._parse_show_tags(start)
+        if self._accept("FILES"):
+            self._expect_one("OF", "FROM")
+            return Show("files", self._parse_name("a table"), span=self._span(start))
         if self._accept("USER", "PRIVILEGES"):
             return Show("user privileges", span=self._span(start))
         kind = self._parse_vtable_kind()

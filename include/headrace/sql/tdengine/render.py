@@ -246,7 +246,7 @@ def _describe_sql(statement: model.Describe) -> str:
 def _show_sql(statement: model.Show) -> str:
     what = statement.what.upper()
     if statement.name is not None:
-        return join_words("SHOW", what, text_if(what == "TAGS", "FROM"), name_sql(statement.name))
+        return join_words("SHOW", what, {"TAGS": "FROM", "FILES": "OF"}.get(what, ""), name_sql(statement.name))
     database = "" if statement.database is None else f"FROM {LEXICAL_RULES.name_sql(statement.database)}"
     like = "" if statement.like is None else f"LIKE {LEXICAL_RULES.quote(statement.like)}"
     return join_words("SHOW", what, database, like)

@@ -56,9 +56,13 @@ def declared_path(schema: pa.Schema, physical: Sequence[str]) -> tuple[str, ...]
     return tuple(path)
 
 
-def check_unmapped(file: pa.Schema, path: str) -> None:
-    """Raise `HistoryGoneError` for a data file that was written while its columns were mapped, as they are not any more."""
-    if any(GENERATED_NAME.fullmatch(name) for name in file.names):
+def check_names(file: pa.Schema, declared: pa.Schema, time: str, mode: str, path: str) -> None:
+    """Raise `HistoryGoneError` for a data file whose columns have names of a mapping that was removed since it was written.
+
+    If the columns are mapped again, names that the log does not have may be those of dropped columns, unless the time is missing.
+    """
+    others = {name for name in file.names if GENERATED_NAME.fullmatch(name)}.difference(declared.names)
+    if others and (mode == FORMERLY_MAPPED or time not in file.names):
         raise HistoryGoneError(
             f"the columns of {path} have names of the column mapping that was removed",
             hint="RESET STREAM computes the results again from the rows that there are now",

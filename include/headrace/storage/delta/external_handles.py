@@ -7,7 +7,7 @@ import posixpath
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -29,13 +29,17 @@ from headrace.storage.delta.log_entries import LOG, is_local, read_entry, read_f
 from headrace.storage.delta.mirrors import Mirror, Source
 from headrace.storage.delta.parquet_folders import ParquetFolder
 from headrace.storage.delta.snapshots import Snapshot
+from headrace.storage.delta.text_folders import TextFolder
 from headrace.storage.object_store import file_system
 
-SOURCES: Final[Mapping[ExternalFormat, Callable[[External], Source]]] = {
-    ExternalFormat.PARQUET: lambda external: ParquetFolder(external.location),
-    ExternalFormat.ICEBERG: lambda external: IcebergTable(external.location, external.catalog),
-}
-"""What follows files without a Delta log."""
+
+def source_of(uri: str, table: Table, external: External) -> Source:
+    """Return what follows files without a Delta log, for the log at a URI."""
+    if external.format.is_text:
+        return TextFolder(uri, table, external)
+    if external.format is ExternalFormat.PARQUET:
+        return ParquetFolder(external.location)
+    return IcebergTable(external.location, external.catalog)
 
 
 class ExternalHandle(Handle):
@@ -50,8 +54,7 @@ class ExternalHandle(Handle):
         if external.format.is_mirrored:
             is_near = is_local(external.location) and not external.catalog
             cost = time.thread_time if is_near else time.monotonic
-            source = SOURCES[external.format](external)
-            self._mirror = Mirror(uri, source, cost)
+            self._mirror = Mirror(uri, source_of(uri, table, external), cost)
         self._vectors = VectorLog(uri)
         # The files of the last version that was read, and what they are as rows.
         self._converted: tuple[pa.Table, Snapshot] | None = None

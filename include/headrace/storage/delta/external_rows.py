@@ -20,10 +20,9 @@ from headrace.model.tables import Table
 from headrace.model.time import Precision
 from headrace.storage.delta.column_mapping import (
     BY_ID,
-    FORMERLY_MAPPED,
     MAPPED,
     check_ids,
-    check_unmapped,
+    check_names,
     physical_name,
     physical_schema,
 )
@@ -96,7 +95,14 @@ class ExternalRows(DataFiles):
     def sources(self) -> dict[str, tuple[str, ...]]:
         """The stored column of each column and tag."""
         names = (column.name for column in (*self.table.columns, *self.table.tags))
+        if self.external.format.is_text:
+            return {name: (name,) for name in names}
         return dict(zip(names, self.external.sources, strict=True))
+
+    @property
+    def place(self) -> str:
+        """What its data files are below."""
+        return self.uri if self.external.format.is_text else self.external.location
 
     @property
     def on_change(self) -> OnChange:
@@ -304,8 +310,9 @@ class ExternalRows(DataFiles):
         fragment = parquet_format().make_fragment(key, filesystem=system, partition_expression=constants)
         if self.mapping == BY_ID:
             check_ids(fragment.physical_schema, self.declared, file.path)
-        elif self.mapping == FORMERLY_MAPPED:
-            check_unmapped(fragment.physical_schema, file.path)
+        elif self.mapping:
+            time = self.in_files(self.sources[self.table.timestamp.name])[0]
+            check_names(fragment.physical_schema, self.physical, time, self.mapping, file.path)
         return fragment if row_groups is None else fragment.subset(row_group_ids=row_groups)
 
     def _dataset(self, fragments: Sequence[Any], also: Sequence[str]) -> Any:
@@ -321,8 +328,8 @@ class ExternalRows(DataFiles):
                 self._locate(path)
 
     def _locate(self, path: str) -> tuple[pafs.FileSystem, str]:
-        """Return where a file is; raise `EgressDeniedError` unless that is below the location, also by links."""
-        return locate_below(self.uri, path, self.external.location, f"{self.table.database}.{self.table.name}")
+        """Return where a file is; raise `EgressDeniedError` unless that is below their place, also by links."""
+        return locate_below(self.uri, path, self.place, f"{self.table.database}.{self.table.name}")
 
     def _constants(self, values: Mapping[str, str | None]) -> pc.Expression:
         """Return what holds for all rows of a file by its partition values, which a log has as text."""

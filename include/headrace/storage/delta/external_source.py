@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from headrace.errors import NotFoundError, NotSupportedError
 from headrace.model.external_tables import ExternalFormat
-from headrace.storage.delta import iceberg_tables, parquet_folders
+from headrace.storage.delta import iceberg_tables, parquet_folders, text_folders
 from headrace.storage.delta.external_rows import file_schema
 from headrace.storage.delta.handles import open_table, stored_schema, translate_errors
 from headrace.storage.object_store import delta_options
@@ -51,6 +51,8 @@ def read_source(location: str, format: ExternalFormat, catalog: Sequence[str] = 
         if format is ExternalFormat.PARQUET:
             schema, partitions = parquet_folders.read_schema(location)
             return ExternalSource("", schema, tuple(partitions))
+        if format.is_text:
+            return ExternalSource("", text_folders.read_schema(location, format))
         if format is ExternalFormat.ICEBERG:
             return ExternalSource("", iceberg_tables.read_schema(location, catalog))
         if not DeltaTable.is_deltatable(location, storage_options=delta_options(location)):

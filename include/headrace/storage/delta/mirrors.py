@@ -32,7 +32,7 @@ EPOCH: Final = datetime(1970, 1, 1)
 MARK: Final = "headrace.source"
 """Field of `commitInfo` in a log entry: up to what the source has been read."""
 FREE_LOOK_S: Final = 0.1
-"""A look at the source that costs more is not repeated for `PAUSES` times as long."""
+"""A look at the source that costs more and sees nothing new is not repeated for `PAUSES` times as long."""
 PAUSES: Final = 20
 
 
@@ -85,11 +85,12 @@ class Mirror:
         with self._mutex:
             if time.monotonic() < self._not_before:
                 return
-            before = self._cost()
+            before, version = self._cost(), self._version
             while not self._follow():
                 pass
             seconds = self._cost() - before
-            self._not_before = time.monotonic() + PAUSES * seconds if seconds > FREE_LOOK_S else 0.0
+            is_dear = seconds > FREE_LOOK_S and self._version == version
+            self._not_before = time.monotonic() + PAUSES * seconds if is_dear else 0.0
 
     def _follow(self) -> bool:
         """Write what has changed; return False if another process did."""

@@ -40,7 +40,7 @@ class ParquetFolder:
 
     def changes(self, known: Callable[[], set[str]], mark: str) -> Iterator[SourceChange]:  # noqa: ARG002
         """Yield files that have landed, the oldest first, and those that are gone."""
-        listed = list_files(self.location)
+        listed = list_files(self.location, SUFFIXES)
         before = known()
         gone = sorted(before - listed.keys())
         new = sorted((info.mtime_ns or 0, uri) for uri, info in listed.items() if uri not in before)
@@ -90,17 +90,17 @@ def has_range(type_: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(type_) or pa.types.is_signed_integer(type_))
 
 
-def list_files(location: str) -> dict[str, pafs.FileInfo]:
-    """Return the files of a folder by their URIs."""
+def list_files(location: str, suffixes: tuple[str, ...]) -> dict[str, pafs.FileInfo]:
+    """Return the files of a folder by their URIs, whose names end in one of some ways."""
     system, root = file_system(location)
     selector = pafs.FileSelector(root, allow_not_found=True, recursive=True)
     files = (info for info in system.get_file_info(selector) if info.type is pafs.FileType.File)
-    return {uri_of(location, info.path): info for info in files if is_data(info.path.removeprefix(f"{root}/"))}
+    return {uri_of(location, info.path): info for info in files if is_data(info.path.removeprefix(f"{root}/"), suffixes)}
 
 
-def is_data(path: str) -> bool:
+def is_data(path: str, suffixes: tuple[str, ...]) -> bool:
     """Return whether a path below a folder is that of a data file which its writer has finished."""
-    return path.endswith(SUFFIXES) and not any(part.startswith(IGNORED) for part in path.split("/"))
+    return path.endswith(suffixes) and not any(part.startswith(IGNORED) for part in path.split("/"))
 
 
 def uri_of(location: str, path: str) -> str:
@@ -122,16 +122,21 @@ def read_schema(location: str) -> tuple[pa.Schema, Sequence[str]]:
     Raises:
         NotFoundError: There is no file.
     """
-    listed = list_files(location)
-    if not listed:
-        raise NotFoundError(
-            f"there is no Parquet file below {location}", hint="name the folder where files land, once there is one"
-        )
-    newest = max(listed, key=lambda uri: (listed[uri].mtime_ns or 0, uri))
-    stored = pq.read_schema(listed[newest].path, filesystem=file_system(location)[0])
+    newest, info = newest_file(location, SUFFIXES, "Parquet")
+    stored = pq.read_schema(info.path, filesystem=file_system(location)[0])
     partitions = list(partition_values(location, newest))
     fields = [delta_field(one) for one in stored if one.name not in partitions]
     return pa.schema([*fields, *(pa.field(name, pa.string()) for name in partitions)]), partitions
+
+
+def newest_file(location: str, suffixes: tuple[str, ...], kind: str) -> tuple[str, pafs.FileInfo]:
+    """Return the URI of the newest file of a kind below a folder, and the file; raise `NotFoundError` if there is none."""
+    listed = list_files(location, suffixes)
+    if not listed:
+        hint = "name the folder where files land, once there is one"
+        raise NotFoundError(f"there is no {kind} file below {location}", hint=hint)
+    newest = max(listed, key=lambda uri: (listed[uri].mtime_ns or 0, uri))
+    return newest, listed[newest]
 
 
 def delta_field(field: pa.Field) -> pa.Field:

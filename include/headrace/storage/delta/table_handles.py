@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from headrace.errors import NotSupportedError
 from headrace.model.tables import Table, TableId
@@ -13,8 +14,10 @@ from headrace.storage.delta.handles import Handle, cached_rows, rows_uri, tags_u
 class Handles:
     """The handles of one process: per table a reader and a writer of its rows, and one for its tags."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, check_location: Callable[[str], object] = lambda _: None) -> None:
+        """Keep handles of the tables below a URI; `check_location` raises an error for external ones that may not be read."""
         self.uri = uri.rstrip("/")
+        self._check_location = check_location
         self._open: dict[tuple[str, str], Handle] = {}
         self._external_tables: dict[TableId, tuple[Table, Handle]] = {}
         self._mutex = threading.Lock()
@@ -53,6 +56,7 @@ class Handles:
         with self._mutex:
             kept = self._external_tables.get(table.id)
             if kept is None or kept[0] != table:
+                self._check_location(table.external.location)
                 handle = ExternalHandle(rows_uri(self.uri, table), f"table {table.database}.{table.name}", table, table.external)
                 kept = self._external_tables[table.id] = (table, handle)
             return kept[1]

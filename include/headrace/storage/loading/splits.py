@@ -152,11 +152,16 @@ def read_split(file_split: FileSplit, invalid_values: InvalidValues) -> SplitCon
     if file_split.format == "parquet":
         table = pq.ParquetFile(file_split.path).read_row_groups(list(range(file_split.start, file_split.end)))
         return SplitContent({name: table[name] for name in table.column_names}, table.num_rows)
-    text = _read_lines(file_split)
+    return parse_lines(file_split, read_lines(file_split), invalid_values)
+
+
+def parse_lines(file_split: FileSplit, text: bytes, invalid_values: InvalidValues) -> SplitContent:
+    """Return the values of lines of a split; those that cannot be read are added to `invalid_values`."""
     return _csv(file_split, text, invalid_values) if file_split.format == "csv" else _ndjson(text, invalid_values)
 
 
-def _read_lines(file_split: FileSplit) -> bytes:
+def read_lines(file_split: FileSplit) -> bytes:
+    """Return the lines that start in a split."""
     with open(file_split.path, "rb") as file:
         start = file_split.start
         if start > file_split.data_start:
