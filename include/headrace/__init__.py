@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import headrace.allocator  # noqa: F401  (before delta-rs)
 from headrace.errors import (
     AuthenticationError,
     ConfigurationError,
