@@ -100,11 +100,6 @@ class ExternalRows(DataFiles):
         return dict(zip(names, self.external.sources, strict=True))
 
     @property
-    def place(self) -> str:
-        """What its data files are below."""
-        return self.uri if self.external.format.is_text else self.external.location
-
-    @property
     def on_change(self) -> OnChange:
         """See `DataFiles`."""
         return self.external.on_change
@@ -329,7 +324,8 @@ class ExternalRows(DataFiles):
 
     def _locate(self, path: str) -> tuple[pafs.FileSystem, str]:
         """Return where a file is; raise `EgressDeniedError` unless that is below their place, also by links."""
-        return locate_below(self.uri, path, self.place, f"{self.table.database}.{self.table.name}")
+        place = self.uri if self.external.format.is_text else self.external.location
+        return locate_below(self.uri, path, place, f"{self.table.database}.{self.table.name}")
 
     def _constants(self, values: Mapping[str, str | None]) -> pc.Expression:
         """Return what holds for all rows of a file by its partition values, which a log has as text."""
