@@ -40,6 +40,8 @@ def aggregate(name: str, values: Sequence[Any]) -> Any:
             return present[-1]
         case "spread":
             return max(present) - min(present)
+        case "increase":
+            return float(sum(after - before if after >= before else after for before, after in pairwise(present)))
     return statistics.pstdev(map(float, present))
 
 
@@ -75,6 +77,9 @@ class Query:
         return old.row[self.bounding] != new.row[self.bounding] or not self.passes(new.key[1], new.row)
 
     def value(self, images: Sequence[Image]) -> tuple[int, Any]:
+        if self.aggregate == "increase":
+            # Of a row that counts in two versions, the smaller value comes first.
+            images = sorted(images, key=lambda image: (image.key[1], image.row[self.column] or 0))
         value = aggregate(self.aggregate, [image.row[self.column] for image in images])
         return len(images), self.rounded(self.shown(value))
 
@@ -391,7 +396,11 @@ class Evaluator:
                 self.open_groups |= {group} & self.partial_groups
                 self.counted[group] = self.read_again(group, {start for owner, start in again if owner == group})
             after = self.windows()
-            changed = {place for place, images in after.items() if list(before.get(place, [])) != list(images)}
+            changed = {
+                place
+                for place, images in after.items()
+                if list(before.get(place, [])) != list(images) or any((place[0], image.key[1]) in again for image in images)
+            }
         self.written = (self.written | changed) & set(self.windows())
 
     def forced_results(self) -> dict[Place, tuple[int | None, Any]]:

@@ -132,7 +132,7 @@ class Play:
     def constant(self) -> Any:
         """Return the second value of FILL(VALUE, 7, 7): of a timestamp, the microseconds of 7 ticks."""
         multiplier, divisor = TICKS[self.combination["precision"]]
-        if self.combination["aggregate"] in ("count", "sum", "avg", "spread", "stddev"):
+        if self.combination["aggregate"] in ("count", "sum", "avg", "spread", "stddev", "increase"):
             return 7
         return {"s": "7", "n": "7", "e": True, "at": 7 * divisor // multiplier}.get(self.combination["type"], 7)
 

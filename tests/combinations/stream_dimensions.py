@@ -24,7 +24,7 @@ DIMENSIONS: Final = {
     "precision": ("ms", "us", "ns"),
     "zone": ("UTC", "Europe/Berlin", "Asia/Kolkata"),
     "target": ("new", "existing", "named"),
-    "aggregate": ("count", "sum", "avg", "min", "max", "first", "last", "spread", "stddev"),
+    "aggregate": ("count", "sum", "avg", "min", "max", "first", "last", "spread", "stddev", "increase"),
     "type": ("i", "b", "u", "w", "f", "x", "c", "e", "s", "n", "at"),
     "condition": ("none", "number", "tag", "text", "list", "not", "time"),
 }
@@ -36,7 +36,7 @@ SCHEMA: Final = (
 )
 INTERVALS: Final = ("seconds", "day", "week", "month", "year")
 OF_ROWS: Final = ("state", "event", "count", "rows")
-NUMERIC: Final = ("sum", "avg", "spread", "stddev")
+NUMERIC: Final = ("sum", "avg", "spread", "stddev", "increase")
 TEXTS: Final = ("s", "n")
 
 
@@ -104,8 +104,9 @@ RULES: Final = (
         "is not allowed with FORCE_WINDOW_CLOSE: the next row is not known when a window is computed",
     ),
     Rule(lambda c: c.get("fill", "none") != "none" and has(c, window=("session", *OF_ROWS)), "FILL"),
+    Rule(lambda c: has(c, aggregate="increase") and mixes(c), "increase over the supertable m mixes its subtables"),
     Rule(lambda c: has(c, aggregate=NUMERIC, type=(*TEXTS, "e")), "does not take"),
-    Rule(lambda c: has(c, aggregate=("sum", "avg", "stddev"), type="at"), "does not take TIMESTAMP"),
+    Rule(lambda c: has(c, aggregate=("sum", "avg", "stddev", "increase"), type="at"), "does not take TIMESTAMP"),
 )
 
 
