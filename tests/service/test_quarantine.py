@@ -75,6 +75,8 @@ def test_explain_estimates_the_history_and_names_what_computes_it(guarded: headr
     lines = [str(line) for (line,) in rows(guarded, create)]
     assert any(line.startswith("  micro-batches in the driver, by kernels; commits of more than") for line in lines)
     assert "  state: about 24 bytes for each open window of a group (3 columns)" in lines
+    listed = [str(line) for (line,) in rows(guarded, create.replace("count(*)", "percentile(watts, 50)"))]
+    assert "  state: about 16 bytes for each open window of a group (3 columns), and the values of its rows" in listed
     (estimate,) = (line for line in lines if "an estimate" in line)
     assert "bytes of files; an estimate: about 1 s of computing at 5,000,000 rows/s" in estimate
     sketch = create.replace("count(*)", "hyperloglog(watts)")

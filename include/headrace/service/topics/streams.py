@@ -235,11 +235,15 @@ def describe_state(plan: StreamPlan, schema: pa.Schema | None) -> str:
 
     if plan.query.window is None:
         return "state: none"
-    columns = window_columns(plan.query)
+    columns, calls = window_columns(plan.query), plan.query.groups.calls
+    rows = plan.query.lists | {call.rows for call in calls if call.rule.merge is None}
     sizes = [
-        NUMBER_BYTES if schema is None or name not in schema.names else type_bytes(schema.field(name).type) for name in columns
+        NUMBER_BYTES if schema is None or name not in schema.names else type_bytes(schema.field(name).type)
+        for name in columns
+        if name not in rows
     ]
-    return f"state: about {sum(sizes)} bytes for each open window of a group ({len(columns)} columns)"
+    more = ", and the values of its rows" if rows else ""
+    return f"state: about {sum(sizes)} bytes for each open window of a group ({len(columns)} columns){more}"
 
 
 def type_bytes(type_: pa.DataType) -> int:
