@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -86,12 +86,16 @@ def load(
         str | None, typer.Option(help="Device of all rows of a tree, if the files name none: root.database.device.")
     ] = None,
     aligned: Annotated[bool, typer.Option("--aligned", help="Create the missing devices of a tree as aligned.")] = False,
+    map_: Annotated[
+        list[str] | None,
+        typer.Option("--map", help="Columns of the files and those of the table that they are for: time=ts,pump=tbname,note="),
+    ] = None,
     only_explain: ExplainOnly = False,
     home: Home = None,
     database: DatabaseName = None,
 ) -> None:
     """Load files into a table or a tree of devices; if a row is invalid, nothing is loaded."""
-    request = LoadRequest(files, into, subtable, device, aligned)
+    request = LoadRequest(files, into, subtable, device, aligned, columns=parse_mapping(map_ or ()))
     with open_connection(home, database) as connection:
         if only_explain:
             from headrace.service.topics.loads import plan_load
@@ -102,6 +106,17 @@ def load(
         with progress_bar(f"loading into {into}") as progress:
             result = connection.load_files(request, progress)
     out.print(f"{result.affected} rows in {into}{result.unwritten}")
+
+
+def parse_mapping(options: Sequence[str]) -> dict[str, list[str]]:
+    """Return the columns that those of files are for, by their names; a name without one is left out."""
+    columns: dict[str, list[str]] = {}
+    for pair in ",".join(options).split(",") if options else ():
+        name, equals, column = (part.strip() for part in pair.partition("="))
+        if not (name and equals):
+            raise typer.BadParameter(f"{pair!r} is no pair name=column", param_hint="--map")
+        columns.setdefault(name, []).extend([column] if column else [])
+    return columns
 
 
 @app.command(epilog=format_example("headrace config --home /data/headrace"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -17,3 +17,4 @@ class LoadRequest:
     device: str | None = None
     aligned: bool = False
     file_format: str | None = None
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -70,6 +70,7 @@ class Connection:
         device: str | None = None,
         aligned: bool = False,
         file_format: str | None = None,
+        columns: Mapping[str, Sequence[str]] | None = None,
         progress: Progress = no_progress,
     ) -> int:
         """Load CSV, Parquet or NDJSON files into a table or a tree of devices: all rows of all files, or none.
@@ -83,6 +84,8 @@ class Connection:
                 columns are paths.
             aligned: Whether the devices that the load creates are aligned.
             file_format: `csv`, `parquet` or `ndjson`; if None, the files' extensions decide.
+            columns: The columns of the table that columns of the files with other names are for: `{"time": ["ts"], "note": []}`
+                leaves `note` out.
             progress: Called with the bytes read and the total bytes.
 
         Returns:
@@ -92,7 +95,8 @@ class Connection:
             DataError: A value is invalid; nothing has been written.
         """
         files = [Path(file) for file in ([path] if isinstance(path, str | Path) else path)]
-        return self.load_files(LoadRequest(files, into, subtable, device, aligned, file_format), progress).affected
+        request = LoadRequest(files, into, subtable, device, aligned, file_format, columns or {})
+        return self.load_files(request, progress).affected
 
     def load_files(self, request: LoadRequest, progress: Progress = no_progress) -> Result:
         """Load files as `load` does. The result has the number of rows read, too."""

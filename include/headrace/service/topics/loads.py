@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.errors import NotFoundError, ProgrammingError
@@ -28,6 +27,8 @@ def plan_load(session: PlanningContext, request: LoadRequest, progress: Progress
     files, into, file_format = request.files, request.into, request.file_format
     size = sum(file_size(path) for path in files)
     if (target := find_tree_target(session, into, request.device)) is not None:
+        if request.columns:
+            raise ProgrammingError(f"{into} is in a tree: --map is for tables", hint="rename the columns of the files")
         if request.subtable is not None:
             raise ProgrammingError(f"{into} is in a tree, which has no subtables", hint="name the device of all rows: --device")
         makers, tree, row_device = target
@@ -40,7 +41,7 @@ def plan_load(session: PlanningContext, request: LoadRequest, progress: Progress
     table = context.catalog.tables.get(database.name, existing.table if existing else name.name)
     refuse_unwritable(table, name)
     rows_subtable = find_row_subtable(table, existing.name if existing else None, request.subtable, session)
-    return [load_files(table, database, files, rows_subtable, size, file_format, progress)]
+    return [load_files(table, database, request, rows_subtable, size, progress)]
 
 
 def load_rights(session: PlanningContext, request: LoadRequest) -> tuple[Right, ...]:
@@ -54,7 +55,7 @@ def load_rights(session: PlanningContext, request: LoadRequest) -> tuple[Right, 
 
 
 def load_files(
-    table: Table, database: Database, files: Sequence[Path], subtable: str | None, size: int, format: str | None, progress: Progress
+    table: Table, database: Database, request: LoadRequest, subtable: str | None, size: int, progress: Progress
 ) -> Stage:
     """Load files of some bytes into a table, all or nothing. Without a subtable of all rows, a column `tbname` names it."""
 
@@ -63,15 +64,15 @@ def load_files(
 
         context = session.context
         loaded = context.tables.loader(context.spark, table, database).load(
-            files,
+            request.files,
             lambda _, read: progress(read, size),
-            options=LoadOptions(format=format, tbname=subtable, now=context.clock.now()),
+            options=LoadOptions(request.file_format, subtable, now=context.clock.now(), columns=request.columns),
             announce=lambda tags: create_missing(context, table, database, tags),
         )
         return Result(affected=loaded.written, read=loaded.read)
 
     rows = f", all rows of {subtable}" if subtable not in (None, table.name) else ""
-    described = f"load {described_files(files, size)} into {table.database}.{table.name}{rows}: all rows or none"
+    described = f"load {described_files(request.files, size)} into {table.database}.{table.name}{rows}: all rows or none"
     return Stage(on_table(Action.WRITE, table), lambda: [described], apply)
 
 

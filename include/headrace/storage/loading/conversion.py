@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -23,12 +23,16 @@ SERIES_TYPE = DataType(TypeKind.VARCHAR, 192)
 
 @dataclass(frozen=True, slots=True)
 class LoadTarget:
-    """Where splits are loaded to: the table, the subtable of all rows (None: a column names it), and `now` (epoch ms)."""
+    """Where splits are loaded to: the table, the subtable of all rows (None: a column names it), and `now` (epoch ms).
+
+    `columns` has the columns of the table that columns of files with other names are for.
+    """
 
     table: Table
     database: Database
     tbname: str | None
     now: int
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def fixed_name(self) -> str | None:
@@ -93,13 +97,14 @@ def match_columns(names: Iterable[str], target: LoadTarget, owner: str) -> dict[
     table = target.table
     columns = [column.name for column in (*table.columns, *table.tags)] + ([table.series_key] if target.fixed_name is None else [])
     file_names: dict[str, str] = {}
-    for name in names:
-        text = name.strip()
+    wanted = ((name, text) for name in names for text in target.columns.get(name.strip(), (name.strip(),)))
+    for name, text in wanted:
         matches = [column for column in columns if column == text] or [
             column for column in columns if column.lower() == text.lower()
         ]
         if not matches:
-            raise NotFoundError(f"{owner}: {table.name} has no column {text!r}", hint=f"its columns are {', '.join(columns)}")
+            hint = f"its columns are {', '.join(columns)}; headrace load --map {text}=COLUMN says which is meant"
+            raise NotFoundError(f"{owner}: {table.name} has no column {text!r}", hint=hint)
         if matches[0] in file_names:
             raise ProgrammingError(f"{owner}: {name!r} and {file_names[matches[0]]!r} are one column", hint="name each column once")
         file_names[matches[0]] = name

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -56,6 +56,7 @@ class LoadOptions:
         device: Device of all rows of a tree; None if the files name it.
         delimiter: Delimiter of CSV.
         now: Epoch milliseconds; None for the machine's clock.
+        columns: The columns of the table that columns of the files with other names are for; none leaves a column out.
     """
 
     format: str | None = None
@@ -63,6 +64,7 @@ class LoadOptions:
     device: str | None = None
     delimiter: str = ","
     now: int | None = None
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 DEFAULT_OPTIONS: Final = LoadOptions()
@@ -159,7 +161,7 @@ class Loader:
             DataError: A value is invalid: names the file, row, column, what is allowed, and how many more there are.
         """
         now = time.time_ns() // 1_000_000 if options.now is None else options.now
-        target = LoadTarget(self._table, self._database, options.tbname, now)
+        target = LoadTarget(self._table, self._database, options.tbname, now, options.columns)
         with translate_errors(f"table {self._table.database}.{self._table.name}"):
             work = split_files(files, options.format, options.delimiter)
             _check_headers(work, target)
@@ -285,6 +287,9 @@ class Loader:
 def _check_headers(work: list[FileSplit], target: LoadTarget) -> None:
     """Validate column names before anything is read; all files must have the same columns."""
     first: frozenset[str] | None = None
+    in_files = {name.strip() for file_split in work for name in file_split.names}
+    if in_files and (missing := sorted(target.columns.keys() - in_files)):
+        raise ProgrammingError(f"no file has a column {missing[0]}", hint=f"their columns are {', '.join(sorted(in_files))}")
     for file_split in work:
         if not file_split.names:
             continue
