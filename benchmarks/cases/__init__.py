@@ -19,6 +19,7 @@ CASES: Final[dict[str, str]] = {
     "triggers": "how long after a result of each trigger is due it is committed",
     "large_commits": "a live stream and a commit of millions of rows, against Structured Streaming",
     "catch_up": "a live stream and one commit of millions of rows after another: its pace and memory",
+    "parts": "a stream in parts on two snodes with a core each, against one snode with one core",
     "many_streams": "many different streams on one source",
     "idle": "the CPU time of many streams that have nothing to do, against Structured Streaming",
     "external": "streams over a Delta table of another writer, against one of Headrace",

@@ -56,7 +56,7 @@ def test_a_point_has_means_maxima_and_the_time_of_a_micro_batch(page: TestClient
     [(HOUR_MS, ["hour"]), (DAY_MS, ["hour", "day"]), (7 * DAY_MS, ["hour", "day", "week"])],
 )
 def test_ranges_reach_back_as_far_as_samples_are_kept(catalog: Catalog, keep_ms: int, ranges: list[str]) -> None:
-    assert metric_charts(catalog, add_stream(catalog), ChartRange.HOUR, NOW, keep_ms, 10_000)["ranges"] == ranges
+    assert metric_charts(catalog, [add_stream(catalog)], ChartRange.HOUR, NOW, keep_ms, 10_000)["ranges"] == ranges
 
 
 def test_measurements_of_a_stream_that_may_not_be_read_are_not_shown(page: TestClient, catalog: Catalog, rights: Rights) -> None:

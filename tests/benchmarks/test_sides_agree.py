@@ -129,6 +129,15 @@ def test_benchmarks_of_streams_run_without_spark(name: str, bench: Bench) -> Non
 
 
 @pytest.mark.spark
+def test_a_stream_in_parts_is_measured(bench: Bench, spark: SparkSession) -> None:  # noqa: ARG001
+    bench.sizes = replace(TINY, only="session")
+    (line,) = load_case("parts")(bench)
+
+    assert line.ours.samples
+    assert line.others["one snode"].samples
+
+
+@pytest.mark.spark
 def test_the_cpu_time_of_idle_streams_and_of_an_idle_query_is_measured(bench: Bench, spark: SparkSession) -> None:  # noqa: ARG001
     (line,) = load_case("idle")(bench)
 

@@ -56,6 +56,13 @@ def test_moves_end_with_equal_shares_and_move_no_job_without_need(owners: dict[s
     assert all(not plan_moves(name, sorted(alive), moved).give for name in alive), "equal shares stay as they are"
 
 
+def test_parts_of_a_stream_are_spread_over_snodes() -> None:
+    owners = dict.fromkeys(("x", "x_part1", "x_part2", "y", "z"), "a")
+    assert plan_moves("a", ["a", "b"], owners).give == {"x_part1": "b", "x_part2": "b"}
+    assert plan_moves("a", ["a", "b", "c"], owners).give == {"x_part1": "b", "x_part2": "c", "y": "b"}
+    assert plan_moves("b", ["b", "c"], owners).take == {"x": "a", "x_part2": "a", "z": "a"}
+
+
 def test_snodes_are_registered_by_dnode(context: Context) -> None:
     with headrace.connect(settings=context.settings) as connection:
         connection.execute("create snode on dnode 2")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, bindparam, case, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, bindparam, case, delete, func, or_, select, update
 
 from headrace.catalog.job_versions import add_version, hand_over, read_versions
 from headrace.catalog.rows.jobs import DEFINITION, DROPPED_QUERIES, JOBS, STATUS, definition_from_row, from_row, to_row
-from headrace.catalog.rows.snodes import LEASES, SNODES, lease_from_row
+from headrace.catalog.rows.snodes import LEASES, MEMBERS, SNODES, lease_from_row
 from headrace.catalog.rules import (
     exists,
     hold_databases,
@@ -25,6 +26,7 @@ from headrace.catalog.tables import add_table, find_table
 from headrace.errors import ExistsError, FencedError, NotFoundError
 from headrace.model import conversion
 from headrace.model.conversion import to_json
+from headrace.model.job_parts import PART, part_of, whole, whole_id, wholes
 from headrace.model.job_versions import JobVersion
 from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobRecord, JobState, StopReason
 from headrace.model.positions import Offsets
@@ -46,12 +48,14 @@ NEWEST_EPOCH: Final = select(LEASES.c.epoch).where(
 )
 HELD_EPOCH: Final = NEWEST_EPOCH.with_for_update(read=True)
 """The same with a lock, so that the lease cannot change hands before an update is done."""
+IS_FIRST: Final = JOBS.c.id.not_like(f"%\\{PART}%", escape="\\")
+"""Leaves out the parts of a stream but its first."""
 MAX_DEFINITIONS: Final = 10_000
 """When there are more, only those that were read last are kept."""
 
 
 class Jobs(Repository):
-    """Jobs by id, and by database, kind and name.
+    """Jobs by id, and by database, kind and name. A stream in several parts has a row for each; see `headrace.model.job_parts`.
 
     An `epoch` is that of the writer's lease of the job's snode: if a newer lease was handed out, `FencedError` is raised and
     nothing changes.
@@ -83,7 +87,7 @@ class Jobs(Repository):
             NotFoundError: A database, a source table, a column, a function or a plugin that the job uses is missing.
             InvalidStreamError: Another job fills the target.
         """
-        row = to_row(JobRecord(definition, desired, state, progress))
+        record = JobRecord(definition, desired, state, progress)
         with self._store.write() as connection:
             _hold_sources(connection, definition)
             same_name = select(JOBS.c.id).where(*_matches(definition.kind, definition.database, definition.name))
@@ -92,7 +96,7 @@ class Jobs(Repository):
                     return False
                 raise exists(definition.kind, str(definition))
             require_plugins(connection, plugins)
-            self._insert(connection, row, definition, target)
+            self._insert(connection, record, target)
             add_version(connection, first_version(definition))
         return True
 
@@ -112,13 +116,13 @@ class Jobs(Repository):
             NotFoundError: The other job was dropped, or what `create` names.
             InvalidStreamError: Another job fills the target.
         """
-        row = to_row(JobRecord(definition, desired, JobState.FILLING, progress))
+        record = JobRecord(definition, desired, JobState.FILLING, progress)
         with self._store.write() as connection:
             _hold_sources(connection, definition)
             versions = read_versions(connection, replaced)
-            if connection.execute(delete(JOBS).where(JOBS.c.id == replaced)).rowcount != 1:
+            if not connection.execute(delete(JOBS).where(_is_part_of(replaced))).rowcount:
                 raise _missing_id(replaced)
-            self._insert(connection, row, definition, target)
+            self._insert(connection, record, target)
             hand_over(connection, versions, definition.id)
             add_version(connection, first_version(definition))
 
@@ -131,10 +135,11 @@ class Jobs(Repository):
         values = {"sql": definition.sql, "owner": definition.owner, "pipe": conversion.to_json(definition.pipe)}
         with self._store.write() as connection:
             require_plugins(connection, plugins)
-            _update_by_id(connection, definition.id, values)
+            self._update_parts(connection, definition.id, values)
             add_version(connection, JobVersion(definition.id, 0, self._store.now(connection), user, definition.sql))
 
-    def _insert(self, connection: Connection, row: dict[str, Any], definition: JobDefinition, target: Table | None) -> None:
+    def _insert(self, connection: Connection, record: JobRecord, target: Table | None) -> None:
+        definition = record.definition
         refuse_rival(connection, definition)
         require_columns(connection, definition)
         require_functions(connection, definition)
@@ -142,9 +147,10 @@ class Jobs(Repository):
             require_table(connection, definition.target.database, definition.target.name)
         if target is not None:
             add_table(connection, target, self._store.now(connection))
-        statement = insert(connection, JOBS).values(row).on_conflict_do_nothing()
-        if connection.scalar(statement.returning(JOBS.c.id)) is None:
-            raise ExistsError(f"a job with the id {definition.id} exists already")
+        for part in divided(connection, definition):
+            statement = insert(connection, JOBS).values(to_row(replace(record, definition=part))).on_conflict_do_nothing()
+            if connection.scalar(statement.returning(JOBS.c.id)) is None:
+                raise ExistsError(f"a job with the id {part.id} exists already")
 
     def get(self, database: str, name: str, kind: str) -> JobRecord:
         """Return the job of a name; raise `NotFoundError` with the nearest name."""
@@ -167,10 +173,23 @@ class Jobs(Repository):
     def count(self, kind: str, database: str) -> int:
         """Return the number of jobs of a kind whose first source is in a database."""
         first_source_database = JOBS.c.sources[(0, "database")].as_string()
-        return self._scalar(select(func.count()).where(JOBS.c.kind == kind, first_source_database == database)) or 0
+        return self._scalar(select(func.count()).where(JOBS.c.kind == kind, first_source_database == database, IS_FIRST)) or 0
+
+    def whole(self, id: str) -> JobRecord:
+        """Return the job of an id as users see it, with all parts of a stream; raise `NotFoundError` if it was dropped."""
+        return self._whole(self.by_id(id))
+
+    def _whole(self, record: JobRecord) -> JobRecord:
+        parts = () if record.definition.parts == 1 else self.parts_of(record.definition.id)
+        return whole(parts) if parts else record
+
+    def parts_of(self, id: str) -> list[JobRecord]:
+        """Return the parts of a stream, or the job of an id; none if it was dropped."""
+        with self._store.read() as connection:
+            return self._read(connection, _is_part_of(id), is_kept=self._definitions.has(id))
 
     def by_id(self, id: str) -> JobRecord:
-        """Return the job of an id; raise `NotFoundError` if it was dropped."""
+        """Return the job of an id, of a stream in parts this part; raise `NotFoundError` if it was dropped."""
         with self._store.read() as connection:
             rows = connection.execute(STATUS_BY_ID if self._definitions.has(id) else JOB_BY_ID, {JOB_ID: id}).mappings().all()
             for record in self._records(connection, rows):
@@ -178,7 +197,11 @@ class Jobs(Repository):
         raise _missing_id(id)
 
     def all(self, snode: str | None = None, kind: str | None = None) -> list[JobRecord]:
-        """Return every job, or those of one snode or kind, by database and name."""
+        """Return every job, or those of one snode or kind, by database and name, streams in parts once."""
+        return wholes(self.parts(snode, kind))
+
+    def parts(self, snode: str | None = None, kind: str | None = None) -> list[JobRecord]:
+        """Return what `all` does, each part of a stream for itself, as drivers run it."""
         conditions = [] if snode is None else [JOBS.c.snode == snode]
         if kind is not None:
             conditions.append(JOBS.c.kind == kind)
@@ -186,9 +209,10 @@ class Jobs(Repository):
             return self._read(connection, *conditions, is_kept=self._definitions.has_some())
 
     def _find(self, *conditions: ColumnElement[bool]) -> JobRecord | None:
-        """Return the job that meets conditions, which at most one does."""
+        """Return the job that meets conditions, which at most one does, with all of its parts."""
         with self._store.read() as connection:
-            return next(iter(self._read(connection, *conditions, is_kept=False)), None)
+            record = next(iter(self._read(connection, *conditions, is_kept=False)), None)
+        return None if record is None else self._whole(record)
 
     def _read(self, connection: Connection, *conditions: ColumnElement[bool], is_kept: bool) -> list[JobRecord]:
         """Read jobs; by one statement if `is_kept` is right about their definitions."""
@@ -200,8 +224,9 @@ class Jobs(Repository):
         return [from_row(row, definitions[row["id"]]) for row in rows if row["id"] in definitions]
 
     def set_desired(self, id: str, desired: DesiredState) -> None:
-        """Record the state that the user asks for; raise `NotFoundError` if the job was dropped."""
-        self._update(id, {"desired": desired.value}, None)
+        """Record the state that the user asks for, of all parts; raise `NotFoundError` if the job was dropped."""
+        with self._store.write() as connection:
+            self._update_parts(connection, id, {"desired": desired.value})
 
     def is_wanted(self, id: str, epoch: int | None = None) -> bool:
         """Return whether the user wants a job to run."""
@@ -248,8 +273,9 @@ class Jobs(Repository):
         self._update(id, conversion.to_row(progress), epoch)
 
     def skip(self, id: str, offsets: Offsets) -> None:
-        """Record offsets to skip to; the job's driver does so before the next micro-batch."""
-        self._update(id, {"skip_to": dict(offsets)}, None)
+        """Record offsets to skip to; the drivers of all parts do so before the next micro-batch."""
+        with self._store.write() as connection:
+            self._update_parts(connection, id, {"skip_to": dict(offsets)})
 
     def move(self, id: str, owner: str, snode: str) -> bool:
         """Hand a job over to another snode; return False if its owner has changed, or it was dropped."""
@@ -258,9 +284,9 @@ class Jobs(Repository):
             return connection.execute(moved).rowcount == 1
 
     def drop(self, id: str) -> None:
-        """Remove the record and its ledger, if there is one."""
+        """Remove the record and its ledger, if there is one. The parts of a stream go with the first of them."""
         with self._store.write() as connection:
-            name = connection.scalar(delete(JOBS).where(JOBS.c.id == id).returning(case((HAS_SCHEDULE, JOBS.c.name))))
+            name = connection.scalar(delete(JOBS).where(_is_part_of(id)).returning(case((HAS_SCHEDULE, JOBS.c.name))))
             if name is not None:
                 row = insert(connection, DROPPED_QUERIES).values(name=name, number=1)
                 number = DROPPED_QUERIES.c.number + 1
@@ -269,6 +295,10 @@ class Jobs(Repository):
     def dropped_queries(self, name: str) -> int:
         """Return how many continuous queries of a name were dropped."""
         return self._scalar(select(DROPPED_QUERIES.c.number).where(DROPPED_QUERIES.c.name == name)) or 0
+
+    def _update_parts(self, connection: Connection, id: str, values: dict[str, Any]) -> None:
+        if not connection.execute(update(JOBS).where(_is_part_of(id)).values(values)).rowcount:
+            raise _missing_id(id)
 
     def _update(self, id: str, values: dict[str, Any], epoch: int | None) -> None:
         with self._store.write() as connection:
@@ -280,6 +310,22 @@ class Jobs(Repository):
 def first_version(definition: JobDefinition) -> JobVersion:
     """Return the version of a job that is created, by its owner."""
     return JobVersion(definition.id, 1, definition.created, definition.owner, definition.sql)
+
+
+def divided(connection: Connection, definition: JobDefinition) -> list[JobDefinition]:
+    """Return the parts of a new stream, spread over the snodes that share jobs from its own on; of another job its own."""
+    if definition.parts == 1:
+        return [definition]
+    members = list(connection.scalars(select(MEMBERS.c.name).order_by(MEMBERS.c.dnode)))
+    first = members.index(definition.snode) if definition.snode in members else 0
+    snodes = [*members[first:], *members[:first]] if definition.snode in members else [definition.snode]
+    return [part_of(definition, number, snodes[number % len(snodes)]) for number in range(definition.parts)]
+
+
+def _is_part_of(id: str) -> ColumnElement[bool]:
+    """Return the condition that a row is a job, or a part of the stream of which the job is the first part."""
+    is_job: ColumnElement[bool] = JOBS.c.id == id
+    return is_job if id != whole_id(id) else or_(is_job, JOBS.c.id.startswith(f"{id}{PART}", autoescape=True))
 
 
 def _update_by_id(connection: Connection, id: str, values: dict[str, Any]) -> None:
@@ -326,7 +372,7 @@ def _matches(kind: str, database: str, name: str) -> tuple[ColumnElement[bool], 
 
 
 def _missing_name(connection: Connection, kind: str, database: str, name: str) -> NotFoundError:
-    names = connection.scalars(select(JOBS.c.name).where(JOBS.c.kind == kind, JOBS.c.database == database))
+    names = connection.scalars(select(JOBS.c.name).where(JOBS.c.kind == kind, JOBS.c.database == database, IS_FIRST))
     if not database:
         return NotFoundError(f"{kind} {name} does not exist", hint=did_you_mean(name, names))
     return not_found(kind, f"{database}.{name}", [f"{database}.{other}" for other in names])

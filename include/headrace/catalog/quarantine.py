@@ -36,7 +36,7 @@ class Quarantine(Repository):
         return [from_row(row) for row in self._rows(ordered)]
 
     def counts(self) -> dict[str, int]:
-        """Return the number of rows in quarantine of each stream that has any."""
+        """Return the number of rows in quarantine of each stream, or part of one, that has any."""
         query = select(QUARANTINE.c.job_id, func.count()).where(*IN_QUARANTINE).group_by(QUARANTINE.c.job_id)
         with self._store.read() as connection:
             return {str(row[0]): int(row[1]) for row in connection.execute(query)}

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ColumnElement, Update, bindparam, cast, delete, func, insert, select, update
+from sqlalchemy import BigInteger, ColumnElement, Update, bindparam, cast, delete, distinct, func, insert, select, update
 
 from headrace.catalog.rows.jobs import JOBS
 from headrace.catalog.rows.streams import STREAM_METRICS, WINDOW_NOTES
 from headrace.catalog.store import Repository
+from headrace.model.job_parts import whole_id
 from headrace.model.stream_metrics import Rate, StreamSample
 from headrace.model.window_notes import WindowNote
 
@@ -91,23 +92,25 @@ class StreamMetrics(Repository):
         samples = self._all(StreamSample, before) or self._all(StreamSample, of_job.order_by(STREAM_METRICS.c.time))
         return samples[0] if samples else None
 
-    def points(self, job_id: str, *, since: int, width_ms: int) -> dict[int, dict[str, Any]]:
+    def points(self, job_ids: Sequence[str], *, since: int, width_ms: int) -> dict[int, dict[str, Any]]:
         """Return what was measured of a stream from an instant on (epoch ms), by the numbers of parts of `width_ms` with samples.
 
-        Each has means of rates, maxima of what is at a moment, the number of micro-batches, and what they took together, in ms.
+        Each has means of rates, those of several jobs together, maxima of what is at a moment, the number of micro-batches, and
+        what they took together, in ms.
         """
         columns = STREAM_METRICS.c
         point = ((columns.time - since) // width_ms).label("point")
-        means = [func.avg(columns[name]).label(name) for name in MEANS]
+        jobs = func.count(distinct(columns.job_id))
+        means = [(func.avg(columns[name]) * jobs).label(name) for name in MEANS]
         maxima = [func.max(columns[name]).label(name) for name in MAXIMA]
         totals = [func.sum(columns[name] * columns.batches).label(name) for name in BATCH_PARTS]
         batches = cast(func.sum(columns.batches), BigInteger).label("batches")
-        query = select(point, *means, *maxima, batches, *totals).where(columns.job_id == job_id, columns.time >= since)
+        query = select(point, *means, *maxima, batches, *totals).where(columns.job_id.in_(job_ids), columns.time >= since)
         with self._store.read() as connection:
             return {row.point: row._asdict() for row in connection.execute(query.group_by(point).order_by(point))}
 
     def rates(self, *, since: int) -> dict[str, list[Rate]]:
-        """Return the rates of each stream from an instant on (epoch ms), oldest first."""
+        """Return the rates of each stream from an instant on (epoch ms), oldest first, of all of its parts together."""
         columns = STREAM_METRICS.c
         selected = (columns.job_id, columns.time, columns.rows_in_s, columns.rows_out_s, columns.bytes_out_s)
         query = select(*selected).where(columns.time >= since)
@@ -115,7 +118,19 @@ class StreamMetrics(Repository):
         with self._store.read() as connection:
             for row in connection.execute(query.order_by(columns.time)):
                 rates.setdefault(row.job_id, []).append(Rate(row.time, row.rows_in_s, row.rows_out_s, row.bytes_out_s))
+        for part in [id for id in rates if whole_id(id) != id]:
+            rates[whole_id(part)] = joined_rates(rates.get(whole_id(part), []), rates.pop(part))
         return rates
+
+
+def joined_rates(rates: Sequence[Rate], others: Sequence[Rate]) -> list[Rate]:
+    """Return the sums of the rates of two parts of a stream, whose last samples are of about the same time."""
+    joined = [
+        Rate(one.time, one.rows_in + other.rows_in, one.rows_out + other.rows_out, one.bytes_out + other.bytes_out)
+        for one, other in zip(reversed(rates), reversed(others), strict=False)
+    ]
+    longer = rates if len(rates) > len(others) else others
+    return [*longer[: len(longer) - len(joined)], *reversed(joined)]
 
 
 def joined_values() -> list[ColumnElement[Any]]:

@@ -21,6 +21,7 @@ from headrace.history.backfill_writer import CHUNK_WAIT_MS, BackfillWriter
 from headrace.history.chunk_evaluation import windows_per_row
 from headrace.history.chunks import ChunkRange, chunk_by_duration, chunk_by_rows
 from headrace.model import ledger
+from headrace.model.job_parts import part_number, whole_id
 from headrace.model.jobs import JobRecord, JobState
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import Offsets
@@ -161,6 +162,11 @@ def check_run(record: JobRecord, plan: StreamPlan, run: str, *, is_possible: boo
             f"the stream {record.definition.name} has no results yet, so no range can be recomputed",
             hint="wait until SHOW STREAMS shows it as RUNNING",
         )
+    if run != HISTORY and record.definition.parts > 1:
+        raise NotSupportedError(
+            f"the stream {record.definition.name} is divided by PARTITIONS, so no range of it can be recomputed",
+            hint="RESET STREAM recomputes all of it",
+        )
     if plan.is_closed_by_clock:
         raise NotSupportedError(
             f"the stream {record.definition.name} has FORCE_WINDOW_CLOSE: its windows are computed once",
@@ -275,8 +281,8 @@ def has_small_source(context: Context, record: JobRecord) -> bool:
 
 
 def is_filled(context: Context, job_id: str) -> bool:
-    """Return True if all chunks of a stream's history are done."""
-    summary = context.catalog.ledger.summary(job_id, HISTORY)
+    """Return True if all chunks of a stream's history are done. Those of a part are the stream's, which its first part computes."""
+    summary = context.catalog.ledger.summary(whole_id(job_id), HISTORY)
     return summary.chunks > 0 and summary.complete
 
 
@@ -299,7 +305,12 @@ def fill_history(
 
     The embedded connection, and an snode without Airflow, do this. `stopped` is checked before each chunk; returns False if it
     ended the backfill early. Completed chunks are kept. Chunks that others work on are waited for, each for at most `wait_ms`.
+    Other parts of a stream than the first only go live after that one has done so.
     """
+    if part_number(job_id):
+        go_live(context, job_id)
+        context.catalog.jobs.set_state(job_id, JobState.RUNNING, epoch=context.epoch or None)
+        return True
     chunks = plan_chunks(context, job_id)
     if not fill_chunks(context, chunks, progress, stopped, wait_ms):
         return False

@@ -35,6 +35,7 @@ from headrace.history.chunk_evaluation import ChunkEvaluation
 from headrace.history.chunk_results import ChunkResult, RetractionScope
 from headrace.history.chunks import MAX_CHUNKS
 from headrace.model.failpoints import failpoint
+from headrace.model.job_parts import part_id, part_ids
 from headrace.model.jobs import JobRecord
 from headrace.model.ledger import Chunk, ChunkState
 from headrace.model.positions import Offsets, Position, furthest, latest
@@ -110,7 +111,8 @@ class BackfillWriter:
         """Prevent commits of the job that this one replaces, so that it cannot add rows to chunks that are done."""
         replaced = self._record.definition.replaces
         if self._history and replaced is not None:
-            self._context.tables.writer.retire(self._plan.target, replaced.job_id)
+            for number in range(replaced.parts):
+                self._context.tables.writer.retire(self._plan.target, part_id(replaced.job_id, number))
 
     def _compute(self, chunk: Chunk) -> None:
         for _ in range(MAX_RECOMPUTATIONS):
@@ -156,7 +158,7 @@ class BackfillWriter:
 
     def _evaluation(self, chunk: Chunk, offsets: Offsets) -> ChunkEvaluation:
         series = SeriesRange(chunk.first_series, chunk.end_series)
-        context = without_quarantine(self._context, self._plan.id)
+        context = without_quarantine(self._context, *part_ids(self._record.definition))
         fills, is_new = self._plan.fills_gaps and self._history, self._record.definition.replaces is None
         return ChunkEvaluation(context, self._plan, offsets, self._grid, series, fills=fills, fills_near=is_new)
 

@@ -50,10 +50,12 @@ class Replacement:
     """The job whose place in the target a stream takes.
 
     `clears` says that the target keeps nothing but the new results; otherwise only rows in subtables of the stream's groups go.
+    `parts` is how many jobs computed it.
     """
 
     job_id: str
     clears: bool
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,11 @@ class JobDefinition:
     def virtual(self) -> TableId | None:
         """The virtual table that the job reads; None if it reads stored tables."""
         return None if self.schema is None else self.schema.virtual
+
+    @property
+    def parts(self) -> int:
+        """How many jobs compute a stream, this one included; see `headrace.model.job_parts`."""
+        return 1 if self.schema is None else self.schema.parts
 
     @property
     def tables(self) -> frozenset[TableId]:

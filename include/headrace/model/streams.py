@@ -28,6 +28,8 @@ class ErrorPolicy(StrEnum):
 
 
 NO_WATERMARK: Final = Duration(0, "a")
+MAX_PARTS: Final = 64
+"""Greatest number of parts of a stream."""
 MAX_STREAMS_PER_DATABASE: Final = 61
 """The default of a setting: as many as TDengine accepts."""
 DEFAULT_RECALCULATION_INTERVAL: Final = Duration(60, "m")
@@ -48,6 +50,7 @@ class StreamOptions:
     delete_mark: Duration | None = None
     max_ahead: Duration | None = None
     on_error: ErrorPolicy = ErrorPolicy.QUARANTINE
+    partitions: int = 1
 
     @property
     def recalculation_interval(self) -> Duration:
@@ -67,6 +70,7 @@ class StreamSchema:
         references: Where the columns of the virtual table came from when the stream was defined, of those that the query needs.
         tags_version: The version of the source's tags when the stream was defined; None if changes of tags are of no importance.
         since: For a stream without history, the largest event time of the rows that were there, in ticks; None if there were none.
+        parts: How many jobs compute the stream, each for some of the subtables.
     """
 
     columns: tuple[Column, ...]
@@ -77,3 +81,4 @@ class StreamSchema:
     references: tuple[ColumnReference, ...] = ()
     tags_version: int | None = None
     since: int | None = None
+    parts: int = 1

@@ -10,6 +10,7 @@ from headrace.catalog.processes import CONNECTION
 from headrace.context import Context
 from headrace.jobs.registry import is_known, kind_of
 from headrace.model.execution_history import ExecutionHistory
+from headrace.model.job_parts import DividedRecord, whole, whole_id
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.model.snodes import Heartbeat
 from headrace.runtime.supervision import Snapshot, duration_text, lost_reason, read_snapshot, stale_after_ms
@@ -36,6 +37,12 @@ class ReportedActivity:
         if self.batch_ms is None or not self.is_slow:
             return None
         return f"the micro-batch has been running for {duration_text(self.batch_ms)}"
+
+    def joined(self, other: ReportedActivity) -> ReportedActivity:
+        """Return what drivers were doing for two parts of a stream."""
+        instants = [since for since in (self.pending_since, other.pending_since) if since is not None]
+        slowest = max(self.batch_ms or 0, other.batch_ms or 0) or None
+        return ReportedActivity(slowest, self.is_slow or other.is_slow, min(instants, default=None))
 
 
 NO_ACTIVITY: Final = ReportedActivity(None, False, None)
@@ -71,6 +78,8 @@ def _as_observed(record: JobRecord, state: Snapshot, stale_ms: int) -> JobRecord
 
     A connection that runs jobs is no driver: it runs them when it settles.
     """
+    if isinstance(record, DividedRecord):
+        return replace(whole(_as_observed(part, state, stale_ms) for part in record.parts), progress=record.progress)
     snode = record.definition.snode
     if record.desired is DesiredState.PAUSED and record.state in (JobState.CREATED, JobState.RUNNING):
         return replace(record, state=JobState.PAUSED)
@@ -87,7 +96,10 @@ def reported_activity(state: Snapshot, stale_ms: int) -> dict[str, ReportedActiv
     What they said about measured jobs' waiting commits is older than the measurement.
     """
     live = [beat for beat in state.beats.values() if _is_live(beat, state, stale_ms)]
-    reports = {job_id: activity for beat in live for job_id, activity in _activity_of(beat).items()}
+    reports: dict[str, ReportedActivity] = {}
+    for job_id, activity in {id: one for beat in live for id, one in _activity_of(beat).items()}.items():
+        id, other = whole_id(job_id), reports.get(whole_id(job_id))
+        reports[id] = activity if other is None else activity.joined(other)
     return {id: replace(report, pending_since=None) if id in state.measured else report for id, report in reports.items()}
 
 

@@ -5,12 +5,14 @@ Catalog and tables are read instead of asking snodes, so that a missing snode is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from headrace.catalog import Catalog
 from headrace.context import Context
+from headrace.model.job_parts import whole_id
 from headrace.model.jobs import DesiredState, JobRecord
 from headrace.runtime.activity import current_lag_ms, read_present, reported_activity
 from headrace.runtime.supervision import Snapshot, stale_after_ms
@@ -41,7 +43,9 @@ class Seen:
 def check(context: Context, held_before: Mapping[str, int]) -> Seen:
     """Return what is wrong now. A quarantine grows if it has more rows than `held_before`."""
     catalog, settings = context.catalog, context.settings
-    state, held = read_present(context), catalog.quarantine.counts()
+    state, held = read_present(context), Counter[str]()
+    for job_id, rows in catalog.quarantine.counts().items():
+        held[whole_id(job_id)] += rows
     running = [record for record in state.jobs.values() if record.desired is DesiredState.RUNNING]
     found = [
         *snodes_away(state, settings, running),

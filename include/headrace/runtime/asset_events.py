@@ -57,9 +57,10 @@ class AssetEvents:
         """Yield the jobs whose events no task posts, and on whose assets DAGs are scheduled."""
         if not consumed:
             return
-        for record in self._context.catalog.jobs.all(self._snode):
+        for record in self._context.catalog.jobs.all():
             definition = record.definition
-            if not is_known(definition.kind) or asset_uri(definition) not in consumed:
+            is_own = definition.snode == self._snode
+            if not is_own or not is_known(definition.kind) or asset_uri(definition) not in consumed:
                 continue
             if kind_of(definition).is_resident(definition, self._context.settings):
                 reached = self._reached(record)

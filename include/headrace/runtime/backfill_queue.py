@@ -11,6 +11,7 @@ from typing import Final
 from headrace.errors import Error, FencedError, TransientError
 from headrace.history import backfill
 from headrace.jobs.hosts import Driving
+from headrace.model.job_parts import part_number
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.runtime.roles import Role, polled_role
 from headrace.streams.failures import stop_job
@@ -46,7 +47,8 @@ class BackfillQueue:
 
     def _decide_role(self, record: JobRecord) -> Role:
         filled = not record.is_live and backfill.is_filled(self._context, record.definition.id)
-        return polled_role(record, filled=filled, fills=self._fills or self._fills_at_once(record))
+        is_first = part_number(record.definition.id) == 0
+        return polled_role(record, filled=filled, fills=is_first and (self._fills or self._fills_at_once(record)))
 
     def _fills_at_once(self, record: JobRecord) -> bool:
         """Return whether this snode fills the history of a job although Airflow fills others: decided once, by its size."""

@@ -164,7 +164,7 @@ class Driver:
 
     def reconcile(self) -> None:
         """Run what the catalog asks for, and nothing else."""
-        records = self._context.catalog.jobs.all(self._name)
+        records = self._context.catalog.jobs.parts(self._name)
         leaving = dict(self._leaving)
         self.records = [record for record in records if record.definition.id not in leaving]
         self._observed(self.records)

@@ -46,7 +46,7 @@ def record_raised(context: Context, lease: Lease, newest: int) -> None:
 def newest_target_epoch(context: Context, snode: str) -> int:
     """Return the newest epoch recorded in the targets of an snode; 0 if there is none. On an object store this takes long."""
     with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="epochs") as pool:
-        return max(pool.map(partial(target_epoch, context), context.catalog.jobs.all(snode)), default=0)
+        return max(pool.map(partial(target_epoch, context), context.catalog.jobs.parts(snode)), default=0)
 
 
 def target_epoch(context: Context, record: JobRecord) -> int:

@@ -9,6 +9,7 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from headrace.model.execution_history import NO_HISTORY
+from headrace.model.job_parts import parts_of
 from headrace.model.jobs import JobRecord, JobState
 from headrace.pipes.kind import PIPE
 from headrace.queries.kind import CONTINUOUS_QUERY
@@ -85,8 +86,8 @@ def stream_families(reading: SnodeMetrics) -> Iterator[Metric]:
     streams = Jobs(reading, STREAM, STREAM_LABELS)
 
     def age_s(record: JobRecord) -> float:
-        activity = reading.activity.get(record.definition.id)
-        return 0 if activity is None else activity.in_flight_ms / 1000
+        ages = [one.in_flight_ms for part in parts_of(record) if (one := reading.activity.get(part.definition.id)) is not None]
+        return max(ages, default=0) / 1000
 
     yield streams.gauge("stream_batch_age_seconds", "Age of the micro-batch in flight; 0 if there is none.", age_s)
     lag_text = "Age of the oldest commit not yet handled."

@@ -15,6 +15,7 @@ from headrace.jobs.hosts import JobActivity
 from headrace.jobs.kinds import JobKind
 from headrace.jobs.registry import kinds
 from headrace.model.execution_history import ExecutionHistory
+from headrace.model.job_parts import wholes
 from headrace.model.jobs import JobRecord, JobState
 from headrace.runtime.metric_families import gauge
 from headrace.runtime.trigger_metrics import CountedTriggers, trigger_metrics
@@ -82,7 +83,7 @@ class SnodeMetrics:
         yield from trigger_metrics(self.triggers)
 
     def of_kind(self, name: str) -> list[JobRecord]:
-        return [record for record in self.records if record.definition.kind == name]
+        return wholes([record for record in self.records if record.definition.kind == name])
 
     def _count_states(self, kind: JobKind) -> Metric:
         states = Counter(record.state for record in self.of_kind(kind.name))

@@ -73,8 +73,10 @@ class Reconciler:
 def find_unsupervised(catalog: Catalog, settings: Settings, snode: str, supervised: Collection[str]) -> Iterator[JobRecord]:
     """Yield the jobs of an snode that are to run, and whose DAG may need help: it does not supervise, or is late to execute."""
     histories, now = catalog.executions.histories(), catalog.now()
-    for record in catalog.jobs.all(snode):
+    for record in catalog.jobs.all():
         definition = record.definition
+        if definition.snode != snode:
+            continue
         if not is_known(definition.kind):  # its driver has stopped it
             continue
         if is_supervised(record, settings):

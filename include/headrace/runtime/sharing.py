@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from headrace.catalog.processes import has_ended
 from headrace.catalog.snodes import FIRST
+from headrace.model.job_parts import whole_id
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
@@ -32,20 +33,27 @@ class Moves:
 def plan_moves(own: str, alive: Sequence[str], owners: Mapping[str, str], fixed: Collection[str] = ()) -> Moves:
     """Return what an snode should take and give so that all that are alive, itself included, have equal numbers of jobs.
 
-    All snodes come to the same plan from the same facts. Jobs of dead snodes are dealt first, and no job moves without need.
-    `owners` has the owner of each job, `fixed` the jobs that cannot move now.
+    All snodes come to the same plan from the same facts. Jobs of dead snodes are dealt first, and no job moves without need. Of
+    several parts of a stream one stays as long as possible, and the others leave first. `owners` has the owner of each job, `fixed`
+    the jobs that cannot move now.
     """
     counts = Counter(dict.fromkeys(alive, 0))
     counts.update(owner for owner in owners.values() if owner in counts)
     room = quotas(counts, len(owners))
     room.subtract(counts)
     orphans = sorted(job for job, owner in owners.items() if owner not in counts)
-    receivers = [name for name in sorted(room) for _ in range(max(0, room[name]))]
+    receivers = [name for _, name in sorted((turn, name) for name in room for turn in range(max(0, room[name])))]
     if orphans:
         return Moves(take={job: owners[job] for job, name in zip(orphans, receivers, strict=False) if name == own})
     givers = [name for name in sorted(room) for _ in range(max(0, -room[name]))]
     mine = [receiver for giver, receiver in zip(givers, receivers, strict=False) if giver == own]
-    jobs = sorted(job for job, owner in owners.items() if owner == own and job not in fixed)
+    owned = sorted(job for job, owner in owners.items() if owner == own)
+    parts, first = Counter(map(whole_id, owned)), {whole_id(job): job for job in reversed(owned)}
+
+    def reluctance(job: str) -> int:
+        return 1 if parts[whole_id(job)] == 1 else 2 * (first[whole_id(job)] == job)
+
+    jobs = sorted((job for job in owned if job not in fixed), key=reluctance)
     return Moves(give=dict(zip(jobs, mine, strict=False)))
 
 
@@ -97,5 +105,5 @@ def read_shared_jobs(catalog: Catalog) -> SharedJobs | None:
     if len(members) < 2:
         return None
     leases = {name: lease for name in members if (lease := catalog.leases.get(name)) is not None}
-    records = {record.definition.id: record for record in catalog.jobs.all() if record.definition.snode in members}
+    records = {record.definition.id: record for record in catalog.jobs.parts() if record.definition.snode in members}
     return SharedJobs(members, leases, records, catalog.now())

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from headrace.catalog.processes import has_ended
-from headrace.errors import NotFoundError
+from headrace.model.job_parts import parts_of
 from headrace.model.jobs import DesiredState, JobRecord, JobState, StopReason
 from headrace.model.snodes import DriverStatus, Heartbeat, Lease
 
@@ -102,7 +102,7 @@ def read_snapshot(catalog: Catalog, now: int, *snodes: str) -> Snapshot:
     streams = {record.definition.id: record for record in catalog.jobs.all()}
     beats = {beat.snode: beat for beat in catalog.snodes.all()}
     members = tuple(member.name for member in catalog.members.all())
-    names = {*snodes, *members, *beats, *(record.definition.snode for record in streams.values())}
+    names = {*snodes, *members, *beats, *(part.definition.snode for record in streams.values() for part in parts_of(record))}
     leases = {name: lease for name in names if (lease := catalog.leases.get(name)) is not None}
     ended = frozenset(name for name, lease in leases.items() if has_ended(lease.holder))
     return Snapshot(now, streams, leases, beats, members, ended)
@@ -125,7 +125,7 @@ class Supervisor:
         self._started_at: int | None = None
         self._last_snapshot_at: int | None = None
         self._wait_until = 0
-        self._seen_alive = False
+        self._seen_alive: set[str] = set()
 
     def check(self, state: Snapshot) -> SupervisionResult:
         """Return the stream's status. A lost driver makes it STOPPED before its record says so."""
@@ -144,8 +144,9 @@ class Supervisor:
             return SupervisionResult(SupervisionStatus.PAUSED)
         if record.state is JobState.STOPPED and record.reason is not None:
             return self._check_stopped(record.reason, state.now)
-        if record.state is JobState.RUNNING and (reason := self._find_lost_driver(record, state)):
-            return SupervisionResult(SupervisionStatus.STOPPED, reason, state.driver(record.definition.snode))
+        for part in parts_of(record) if record.state is JobState.RUNNING else ():
+            if part.state is JobState.RUNNING and (reason := self._find_lost_driver(part, state)):
+                return SupervisionResult(SupervisionStatus.STOPPED, reason, state.driver(part.definition.snode))
         return SupervisionResult(SupervisionStatus.WATCH)
 
     def _check_stopped(self, reason: StopReason, now: int) -> SupervisionResult:
@@ -158,10 +159,10 @@ class Supervisor:
         snode = record.definition.snode
         problem = state.driver_problem(snode, self._stale_ms)
         if problem is None:
-            self._seen_alive = True
+            self._seen_alive.add(snode)
             return None
         # A clean shutdown releases the lease. If the holder is gone but the lease is not, it crashed, even if never seen alive.
-        may_be_starting = not self._seen_alive and state.now - (self._started_at or state.now) < MAX_START_MS
+        may_be_starting = snode not in self._seen_alive and state.now - (self._started_at or state.now) < MAX_START_MS
         if snode not in state.ended and (may_be_starting or state.now < self._wait_until):
             return None
         return lost_reason(snode, problem, state.now)
@@ -209,15 +210,13 @@ def record_report(
     Returns False if there is nothing to report: the stream was dropped or resumed, or its driver has changed since `driver` was
     read.
     """
-    try:
-        record = catalog.jobs.by_id(job_id)
-        if record.state is JobState.RUNNING and reason.code in (DRIVER_LOST, DRIVER_STOPPED):
-            if not catalog.jobs.replace_state(record, JobState.STOPPED, reason, driver=driver):
-                return False
-            catalog.events.record("job", job_id, "STOPPED", str(reason))
-        elif record.state is not JobState.STOPPED:
+    parts = catalog.jobs.parts_of(job_id)
+    running = [part for part in parts if part.state is JobState.RUNNING] if reason.code in (DRIVER_LOST, DRIVER_STOPPED) else []
+    if running:
+        if not sum(catalog.jobs.replace_state(part, JobState.STOPPED, reason, driver=driver) for part in running):
             return False
-    except NotFoundError:
+        catalog.events.record("job", job_id, "STOPPED", str(reason))
+    elif not any(part.state is JobState.STOPPED for part in parts):
         return False
     catalog.events.record("job", job_id, REPORTED, stop_mark(reason) + REPORTER + task_try)
     return True
@@ -225,11 +224,8 @@ def record_report(
 
 def resume_cleared(catalog: Catalog, job_id: str, reported: str | None) -> bool:
     """Resume a stream whose stop was reported before: its supervision restarts only if a user has cleared the task."""
-    try:
-        record = catalog.jobs.by_id(job_id)
-        if not should_resume(record, reported) or not catalog.jobs.replace_state(record, record.resumed_state):
-            return False
-    except NotFoundError:
+    stopped = [part for part in catalog.jobs.parts_of(job_id) if should_resume(part, reported)]
+    if not sum(catalog.jobs.replace_state(part, part.resumed_state) for part in stopped):
         return False
     catalog.events.record("job", job_id, "RESUMED", "its task in Airflow was cleared")
     return True

@@ -13,11 +13,12 @@ from weakref import WeakSet
 from headrace.catalog.processes import CONNECTION, process_identity
 from headrace.context import Context, allow_all
 from headrace.errors import Error, FencedError, OperationalError, PermissionDeniedError, TransientError
-from headrace.history.backfill import fill_history
+from headrace.history.backfill import fill_history, is_filled
 from headrace.jobs.hosts import Driving
 from headrace.jobs.registry import kind_of
 from headrace.model.access import administrator
 from headrace.model.failpoints import FailpointError
+from headrace.model.job_parts import part_number
 from headrace.model.jobs import DesiredState, JobRecord, JobState
 from headrace.model.positions import Offsets, is_behind
 from headrace.model.snodes import Lease
@@ -139,7 +140,7 @@ class EmbeddedRunner:
             host.close()
 
     def _load_records(self) -> list[JobRecord]:
-        return self._context.catalog.jobs.all(snode=self._context.settings.snode)
+        return self._context.catalog.jobs.parts(snode=self._context.settings.snode)
 
     def _take_lease(self) -> bool:
         """Acquire or renew the snode's lease; return False if a live snode holds it."""
@@ -222,6 +223,7 @@ class EmbeddedRunner:
             record
             for record in records
             if is_polled(record) and record.state is JobState.FILLING and record.desired is DesiredState.RUNNING
+            if not part_number(record.definition.id) or is_filled(self._context, record.definition.id)
         ]
         for record in filling:
             with left.on_error(record):
@@ -275,7 +277,7 @@ class EmbeddedRunner:
 
     def _lagging_jobs(self, required: dict[str, Offsets], pipes: PipeWatch) -> dict[str, Offsets]:
         """Return the offsets of the running jobs that have not reached the required ones, or have rows to replay."""
-        records = self._context.catalog.jobs.all()
+        records = self._context.catalog.jobs.parts()
         streams = {
             record.definition.id: record.offsets or {}
             for record in records

@@ -9,6 +9,7 @@ from typing import Final
 
 from headrace.context import Context
 from headrace.errors import Error
+from headrace.model.job_parts import part_number, parts_of
 from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobRecord, JobState
 from headrace.model.masking import masked
 from headrace.model.positions import Offsets, SourceId
@@ -80,7 +81,8 @@ class Task:
     @property
     def id(self) -> str:
         id_ = self.record.definition.id
-        return hexadecimal(id_ if self.source is None else hashlib.sha256(f"{id_} {self.source}".encode()).hexdigest())
+        is_only = self.source is None and part_number(id_) == 0
+        return hexadecimal(id_ if is_only else hashlib.sha256(f"{id_} {self.source}".encode()).hexdigest())
 
     @property
     def epoch(self) -> int | None:
@@ -148,14 +150,16 @@ def recorded_stream(context: Context, record: JobRecord) -> RecordedStream:
 def stream_tasks(context: Context) -> CatalogRows:
     """Return a row for each stream: one task of its snode reads the source, computes the windows and writes the target.
 
-    A stream over a virtual table with several origins also has a row for each origin that it reads, which `info` names.
+    A stream with PARTITIONS has a task for each part, one over a virtual table with several origins also a row for each origin that
+    it reads, which `info` names.
     """
     state = read_present(context)
     dnodes = {member.name: member.dnode for member in context.catalog.members.all()}
 
     def tasks(record: JobRecord) -> list[Task]:
         sources = record.definition.source_ids
-        return [Task(record, state, dnodes, source) for source in (*(sources if len(sources) > 1 else ()), None)]
+        reading = [Task(record, state, dnodes, source) for source in sources if len(sources) > 1]
+        return [*reading, *(Task(part, state, dnodes) for part in parts_of(record))]
 
     return read_columns(TASK_COLUMNS, (task for record in present_streams(context, state) for task in tasks(record)))
 

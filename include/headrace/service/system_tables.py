@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from headrace.context import Context
 from headrace.jobs.registry import is_known, kind_of
 from headrace.model.access import ADMINISTRATOR, Grant, Privilege
+from headrace.model.job_parts import part_ids, snodes_of, whole_id
 from headrace.model.jobs import DesiredState, JobCounters, JobDefinition, JobRecord
 from headrace.model.ledger import HISTORY
 from headrace.model.masking import masked
@@ -136,7 +137,7 @@ def jobs(context: Context) -> CatalogRows:
             job.owner,
             state_word(record),
             None if record.reason is None else str(record.reason),
-            job.snode,
+            snodes_of(record),
             current_lag_ms(record, activity.get(job.id), histories.get(job.id), state.now),
             record.progress.counters.rows_out,
             job.created,
@@ -194,7 +195,7 @@ PROGRESS_COLUMNS: Final[dict[str, ColumnOf[StreamProgress]]] = {
     "source_table": (STRING, lambda stream: stream.record.definition.source.name),
     "target_db": (STRING, lambda stream: stream.record.definition.target and stream.record.definition.target.database),
     "target_table": (STRING, lambda stream: stream.record.definition.target and stream.record.definition.target.name),
-    "snode": (STRING, lambda stream: stream.record.definition.snode),
+    "snode": (STRING, lambda stream: snodes_of(stream.record)),
     "message": (STRING, lambda stream: status_message(stream.record, stream.activity)),
     "lag_ms": (BIGINT, lambda stream: current_lag_ms(stream.record, stream.activity, None, stream.now)),
     "closed_until": (INSTANT, lambda stream: stream.closed_until),
@@ -261,19 +262,20 @@ def stream_quarantine(context: Context) -> CatalogRows:
         for record in stream_tables.stream_records(context)
         if reads_source(permissions, record.definition)
         for precision in (context.catalog.databases.get(record.definition.source.database).precision,)
-        for row in context.catalog.quarantine.rows(record.definition.id)
+        for id in part_ids(record.definition)
+        for row in context.catalog.quarantine.rows(id)
         if row.dropped is None
     ]
     return read_columns(QUARANTINE_COLUMNS, held)
 
 
 def stream_metrics(context: Context) -> CatalogRows:
-    """Return the samples of all streams, oldest first."""
+    """Return the samples of all streams, of each part of one, oldest first."""
     definitions = {record.definition.id: record.definition for record in stream_tables.stream_records(context)}
     rows = [
-        (definitions[sample.job_id].name, definitions[sample.job_id].database, *(getattr(sample, name) for name in SAMPLE_COLUMNS))
+        (job.name, job.database, *(getattr(sample, name) for name in SAMPLE_COLUMNS))
         for sample in context.catalog.stream_metrics.all()
-        if sample.job_id in definitions
+        if (job := definitions.get(whole_id(sample.job_id))) is not None
     ]
     return build_rows(rows, stream_name=STRING, db_name=STRING, **SAMPLE_COLUMNS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -13,11 +14,12 @@ from headrace.code.languages import registered_language
 from headrace.compute import AnyPlan, Relation, Scan, language
 from headrace.compute.assignment import is_converted
 from headrace.context import Context
-from headrace.errors import NotSupportedError, ProgrammingError
+from headrace.errors import NotSupportedError, OperationalError, ProgrammingError
 from headrace.model.expressions import Cast, Star
 from headrace.model.functions import called_functions
+from headrace.model.job_parts import part_ids, parts_of
 from headrace.model.jobs import JobDefinition, JobRecord
-from headrace.model.positions import Offsets, source_id
+from headrace.model.positions import Offsets, Position, source_id
 from headrace.model.quarantine import RowKey
 from headrace.model.queries import Query, SelectItem
 from headrace.model.statements import CreateStream
@@ -39,6 +41,9 @@ from headrace.verify.tdengine.virtual import virtual_rows
 
 MAX_ATTEMPTS: Final = 3
 """A comparison is repeated if rows were written during it."""
+MAX_PARTS_WAIT_S: Final = 10.0
+"""How long to wait until all parts of a stream are at one version."""
+PARTS_POLL_S: Final = 0.02
 
 
 @dataclass(slots=True)
@@ -183,11 +188,32 @@ def verify_stream(job: JobDefinition, context: Context) -> VerificationResult:
     """
 
     def compare() -> tuple[VerificationResult, Callable[[], bool]]:
-        record = context.catalog.jobs.by_id(job.id)
+        record = record_with_equal_parts(context, job.id)
         verification = compare_stream(context, record)
-        return verification, lambda: context.catalog.jobs.by_id(job.id).progress.position != record.progress.position
+        return verification, lambda: positions(context.catalog.jobs.whole(job.id)) != positions(record)
 
     return compare_undisturbed(compare)
+
+
+def positions(record: JobRecord) -> list[Position | None]:
+    """Return the position of each part of a stream."""
+    return [part.progress.position for part in parts_of(record)]
+
+
+def record_with_equal_parts(context: Context, job_id: str) -> JobRecord:
+    """Return a stream whose parts have read its source equally far; wait a moment for that."""
+    deadline = time.monotonic() + MAX_PARTS_WAIT_S
+    while True:
+        record = context.catalog.jobs.whole(job_id)
+        offsets = [part.offsets for part in parts_of(record)]
+        if all(one == offsets[0] for one in offsets):
+            return record
+        if time.monotonic() > deadline:
+            raise OperationalError(
+                f"the parts of stream {record.definition.name} have read its source to different versions",
+                hint="VERIFY again when all have caught up; RESUME STREAM if one has stopped",
+            )
+        time.sleep(PARTS_POLL_S)
 
 
 def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
@@ -221,7 +247,7 @@ def compare_stream(context: Context, record: JobRecord) -> VerificationResult:
         if plan.source.is_virtual
         else stored_table(context, plan.source, plan.source_database, plan.source_subtable, record.offsets[plan.source_ids[0]])
     )
-    held = [row.key for row in context.catalog.quarantine.rows(definition.id)]
+    held = [row.key for id in part_ids(definition) for row in context.catalog.quarantine.rows(id)]
     source = without_rows(source, held, plan.query.precision)
     part = checkable(query, user_functions(context, definition.dialect), rows.num_columns)
     verification = verify(part.query, lambda: part.rows(rows), lambda _: source, maintained=maintained)

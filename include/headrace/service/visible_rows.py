@@ -11,6 +11,7 @@ from headrace.errors import PermissionDeniedError
 from headrace.jobs.needs import needs_of
 from headrace.jobs.registry import is_known, kind_of
 from headrace.model.access import TOKEN_WORD, Permissions, Privilege
+from headrace.model.job_parts import DividedRecord
 from headrace.model.jobs import JobDefinition, JobRecord
 from headrace.model.triggers import RegisteredTrigger, TriggerActivity
 from headrace.service.results import CatalogRows
@@ -124,6 +125,8 @@ def reads_values(permissions: Permissions, job: JobDefinition, catalog: Catalog)
 
 def as_seen(permissions: Permissions, record: JobRecord, catalog: Catalog) -> JobRecord:
     """Return a record as a user sees it: errors that may quote values are for who may read these."""
+    if isinstance(record, DividedRecord):
+        record = replace(record, parts=tuple(as_seen(permissions, part, catalog) for part in record.parts))
     reason = record.reason
     if reason is None or reason.code == PermissionDeniedError.code or reads_values(permissions, record.definition, catalog):
         return record

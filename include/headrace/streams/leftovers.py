@@ -32,7 +32,7 @@ def remove_unknown(context: Context, uri: str, min_age_s: float) -> int:
     """Delete the folders of a root that no job of the catalog has; return how many."""
     system, root = file_system(uri)
     folders = [info for info in system.get_file_info(fs.FileSelector(root, allow_not_found=True)) if not info.is_file]
-    jobs = {path_segment(record.definition.id) for record in context.catalog.jobs.all()}
+    jobs = {path_segment(record.definition.id) for record in context.catalog.jobs.parts()}
     removed = [info for info in folders if info.base_name not in jobs and age_s(system, info) >= min_age_s]
     for info in removed:
         logger.info("deleting %s, which belongs to no stream", info.path)

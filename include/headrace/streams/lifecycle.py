@@ -7,6 +7,7 @@ from contextlib import suppress
 from headrace.context import Context
 from headrace.errors import ExistsError, InvalidStreamError, NotFoundError
 from headrace.model.failpoints import failpoint
+from headrace.model.job_parts import part_id, part_ids, part_number
 from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobRecord, JobState
 from headrace.model.positions import Offsets, Position
 from headrace.model.tables import Table
@@ -43,10 +44,10 @@ def create(context: Context, plan: StreamPlan, definition: JobDefinition, *, if_
             )
             failpoint("streams.create.recorded")
         except (ExistsError, InvalidStreamError, NotFoundError):  # after other errors the commit may have happened
-            forget(context, plan.id)
+            forget(context, *part_ids(definition))
             raise
         if not created:
-            forget(context, plan.id)
+            forget(context, *part_ids(definition))
         return created
 
 
@@ -66,20 +67,22 @@ def replace_stream(context: Context, plan: StreamPlan, definition: JobDefinition
         failpoint("streams.replace.recorded")
     context.catalog.events.record("job", definition.id, "REBUILDING", f"in place of the stream with the id {old.id}")
     retire(context, old)
-    forget(context, old.id)
+    forget(context, *part_ids(old))
 
 
 def drop(context: Context, definition: JobDefinition) -> None:
     """Drop a stream, whose target keeps its rows. Repeating it completes what was interrupted.
 
     Its record goes last: until then a driver knows that it was dropped, and another stream cannot take its target, to which it
-    could still commit.
+    could still commit. The first part of a stream takes the others along.
     """
+    if part_number(definition.id) and not context.catalog.jobs.parts_of(definition.id):
+        return
     context.catalog.jobs.set_desired(definition.id, DesiredState.DROPPED)
     failpoint("streams.drop.requested")
     retire(context, definition)
     failpoint("streams.drop.retired")
-    forget(context, definition.id)
+    forget(context, *part_ids(definition))
     failpoint("streams.drop.forgotten")
     context.catalog.jobs.drop(definition.id)
 
@@ -90,7 +93,8 @@ def retire(context: Context, definition: JobDefinition) -> None:
     table = None if target is None else context.catalog.tables.find(target.database, target.name)
     if table is not None:
         with suppress(NotFoundError):  # the table's files are gone
-            context.tables.writer.retire(table, definition.id)
+            for id in part_ids(definition):
+                context.tables.writer.retire(table, id)
 
 
 def create_target(context: Context, plan: StreamPlan) -> Table:
@@ -109,12 +113,13 @@ def add_mark(context: Context, plan: StreamPlan) -> None:
 def initial_progress(context: Context, plan: StreamPlan) -> JobProgress:
     """Return the starting position of a new stream: the source's present version.
 
-    With FILL_HISTORY it is the boundary of the backfill. Without, the first checkpoint is written too.
+    With FILL_HISTORY it is the boundary of the backfill. Without, the first checkpoint is written too, for each part.
     """
     if plan.options.fill_history:
         return JobProgress(boundary=latest_offsets(context, plan.sources), updated=context.clock.now())
     state = initial_state(context, plan)
-    state_store(context, plan.id).write(state, state.position.batch)
+    for number in range(plan.options.partitions):
+        state_store(context, part_id(plan.id, number)).write(state, state.position.batch)
     return progress_of(context, plan, state, None)
 
 
@@ -167,7 +172,8 @@ def progress_of(context: Context, plan: StreamPlan, state: StreamState, boundary
     )
 
 
-def forget(context: Context, job_id: str) -> None:
-    """Delete a dropped stream's state and undelivered messages. The target keeps its rows."""
-    state_store(context, job_id).clear()
-    context.tables.outbox(job_id).drop()
+def forget(context: Context, *job_ids: str) -> None:
+    """Delete the state and undelivered messages of a dropped stream, or of its parts. The target keeps its rows."""
+    for id in job_ids:
+        state_store(context, id).clear()
+        context.tables.outbox(id).drop()

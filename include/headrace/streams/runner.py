@@ -38,6 +38,7 @@ from headrace.streams.sinks.notifying import sink_of
 from headrace.streams.sinks.sink import Sink
 from headrace.streams.sinks.target_groups import TargetGroups
 from headrace.streams.sources.earlier_tags import EarlierTagsProcessor, keep_groups
+from headrace.streams.sources.parts import own_changes
 from headrace.streams.sources.tags import RetaggedSubtables
 from headrace.streams.state.checkpoints import StateError, StreamState
 from headrace.streams.state.rebuild import rebuild
@@ -260,6 +261,7 @@ class StreamRunner(Runner):
             changes = self.reader.read_after(offsets, self.tags, last)
             if changes is None:
                 raise InternalError(f"{self.plan.name} has read its sources up to {dict(last)}, which do not exist")
+            changes = own_changes(self.plan, changes)
             result = self.quarantine.process_batch(state, replace(changes, now=state.handled_at))
             if result.staged is not None:
                 discard_staged(result.staged)
@@ -300,7 +302,7 @@ class StreamRunner(Runner):
             changes = self.reader.read_after(self.offsets, self.tags)
         if changes is None and self.is_woken():
             changes = self.reader.empty_batch(self.offsets, self.tags)
-        return None if changes is None else self._changed_tags() or changes
+        return None if changes is None else self._changed_tags() or own_changes(self.plan, changes)
 
     def _changed_tags(self) -> Changes | None:
         """Return the rows whose windows a change of tags affects; None if no tags have changed.

@@ -19,6 +19,7 @@ from headrace.compute.columnar import UnsupportedError
 from headrace.compute.plan import WEND, WSTART
 from headrace.context import Context
 from headrace.errors import Error, NotSupportedError
+from headrace.model.job_parts import part_ids
 from headrace.model.jobs import JobRecord
 from headrace.model.window_notes import WindowNote
 from headrace.model.windows import WindowGrid
@@ -183,9 +184,10 @@ class TimelineReader:
         if state is not None:
             self.add_state(windows, state, only, closed_until)
         first = min((start for _, start in windows), default=None)
-        notes = [note for note in self.context.catalog.window_notes.all(self.plan.id) if only is None or note.series in only]
-        noted = add_notes(windows, [note for note in notes if first is None or self.ms(note.start) >= first], self)
-        shown = [window for window in noted if self.choice.before is None or window.start < self.choice.before]
+        noted = [note for id in part_ids(self.record.definition) for note in self.context.catalog.window_notes.all(id)]
+        notes = [note for note in noted if only is None or note.series in only]
+        with_notes = add_notes(windows, [note for note in notes if first is None or self.ms(note.start) >= first], self)
+        shown = [window for window in with_notes if self.choice.before is None or window.start < self.choice.before]
         latest, earlier = cut_page(sorted(shown, key=lambda window: (window.start, window.series), reverse=True), limit)
         watermark = None if closed_until is None else self.ms(closed_until)
         series = sorted({*listed, *(window.series for window in latest)}) if chosen is None else listed
@@ -252,10 +254,10 @@ class TimelineReader:
         ]
 
     def read_state(self) -> StreamState | None:
-        """Return the state at the stream's position; None if there is none, or it is large, or was just replaced."""
+        """Return the state at the stream's position; None if there is none, or it is large or in parts, or was just replaced."""
         position = self.record.progress.position
         store = StateStore(self.context.state_uri, self.plan.id, 0)
-        if position is None or store.size() > MAX_STATE_BYTES:
+        if position is None or self.plan.part is not None or store.size() > MAX_STATE_BYTES:
             return None
         with suppress(Error):
             return store.read(position.batch)

@@ -26,6 +26,7 @@ from headrace.errors import ConfigurationError, Error, NotFoundError, Operationa
 from headrace.jobs.actions import DROP
 from headrace.model.clock import Clock, SystemClock
 from headrace.model.execution_history import ExecutionHistory
+from headrace.model.job_parts import part_ids
 from headrace.model.jobs import JobRecord
 from headrace.model.stream_metrics import Rate
 from headrace.runtime.activity import measure, read_present
@@ -240,7 +241,7 @@ def create_job_router(access: MappedAccess, data: PageData) -> APIRouter:
     @router.get("/metrics")
     def metrics(record: ReadableRecord, over: ChartRange = ChartRange.HOUR) -> view.Json:
         keep_ms, interval_ms = data.settings.metrics_keep_s * 1000, data.settings.metrics_interval_s * 1000
-        return metric_charts(data.catalog, record.definition.id, over, data.now(), keep_ms, interval_ms)
+        return metric_charts(data.catalog, part_ids(record.definition), over, data.now(), keep_ms, interval_ms)
 
     @router.get("/versions")
     def versions(record: ReadableRecord) -> view.Json:
@@ -286,7 +287,7 @@ def readable_record(catalog: Catalog, access: MappedAccess, user: Any, job_id: s
     """
     missing = NotFoundError(f"no job has the id {job_id}", hint=MISSING_HINT)
     try:
-        record = catalog.jobs.by_id(job_id)
+        record = catalog.jobs.whole(job_id)
     except NotFoundError:
         raise missing from None
     readable = access.readable_jobs(user, [record])

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.model.job_parts import part_ids
 from headrace.model.jobs import JobRecord
 from headrace.model.stream_metrics import StreamSample
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
+    from headrace.catalog.stream_metrics import StreamMetrics
 
 Json = dict[str, Any]
 HOUR_MS: Final = 3_600_000
 OUTCOMES: Final = ("used", "updated", "filtered", "expired", "quarantined", "dropped", "pending")
 """What becomes of a row, as in `JobCounters`."""
+TOTALS: Final = (*(f"rows_{outcome}" for outcome in OUTCOMES if outcome != "pending"), "rows_out", "windows_recalculated")
 
 
 class FlowRange(StrEnum):
@@ -57,8 +62,17 @@ def start_of(catalog: Catalog, record: JobRecord, over: FlowRange, now: int) -> 
     """Return the sample from which rows are counted; None to count all rows of the stream."""
     if over is FlowRange.ALL:
         return None
-    samples = catalog.stream_metrics
-    job_id = record.definition.id
+    parts = [sample for id in part_ids(record.definition) if (sample := start_of_part(catalog.stream_metrics, id, over, now))]
+    return reduce(joined, parts) if parts else None
+
+
+def joined(sample: StreamSample, other: StreamSample) -> StreamSample:
+    """Return what two parts of a stream had counted. Both count all rows that wait."""
+    totals: dict[str, Any] = {name: (getattr(sample, name) or 0) + (getattr(other, name) or 0) for name in TOTALS}
+    return replace(sample, rows_behind=max(sample.rows_behind, other.rows_behind), **totals)
+
+
+def start_of_part(samples: StreamMetrics, job_id: str, over: FlowRange, now: int) -> StreamSample | None:
     if over.length_ms is not None:
         sample = samples.at(job_id, now - over.length_ms)
     else:

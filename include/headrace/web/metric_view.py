@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -32,15 +32,15 @@ class ChartRange(StrEnum):
         return {"hour": 1, "day": 24, "week": 7 * 24}[self.value] * HOUR_MS
 
 
-def metric_charts(catalog: Catalog, job_id: str, over: ChartRange, now: int, keep_ms: int, interval_ms: int) -> Json:
-    """Return what is drawn of a job up to `now`, oldest first; None where nothing was measured.
+def metric_charts(catalog: Catalog, job_ids: Sequence[str], over: ChartRange, now: int, keep_ms: int, interval_ms: int) -> Json:
+    """Return what is drawn of a job, or of the parts of a stream, up to `now`, oldest first; None where nothing was measured.
 
     The ranges to choose from end with the first that reaches back as far as samples are kept. Samples are missing between two that
     are further apart than `max_gap_ms`.
     """
     width_ms = over.length_ms // MAX_POINTS
     since = now - over.length_ms
-    points = catalog.stream_metrics.points(job_id, since=since, width_ms=width_ms)
+    points = catalog.stream_metrics.points(job_ids, since=since, width_ms=width_ms)
     return {
         "over": over.value,
         "ranges": [one.value for one in ChartRange if one is ChartRange.HOUR or one.length_ms / 2 < keep_ms],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import (
     JSON,
@@ -26,8 +26,12 @@ from sqlalchemy import (
 from headrace.catalog.rows.metadata import METADATA, NAME, WHERE
 from headrace.model import conversion
 from headrace.model.continuous_queries import ExecutionState
+from headrace.model.job_parts import part_number
 from headrace.model.jobs import JobDefinition, JobProgress, JobRecord
 from headrace.model.tables import TableId
+
+OF_PART: Final = "\x1f"
+"""Precedes the number of a part at the end of the name and the target of all parts of a stream but the first: both are unique."""
 
 
 class JobColumns(TypedColumns):
@@ -91,15 +95,17 @@ def from_row(row: RowMapping, definition: JobDefinition) -> JobRecord:
 
 def definition_to_row(definition: JobDefinition) -> dict[str, Any]:
     """Convert a definition to its columns of the job's row."""
-    target = definition.target
+    target, part = definition.target, part_number(definition.id)
     names = (None, None) if target is None else (target.database, target.name)
-    return {**conversion.to_row(definition, "target"), "target_database": names[0], "target_table": names[1]}
+    row = {**conversion.to_row(definition, "target"), "target_database": names[0], "target_table": names[1]}
+    return row | {name: f"{row[name]}{OF_PART}{part}" for name in ("name", "target_table") if part}
 
 
 def definition_from_row(row: Mapping[str, Any] | RowMapping) -> JobDefinition:
     """Read the definition from a job's row."""
-    target = None if row["target_table"] is None else TableId(row["target_database"], row["target_table"])
-    return conversion.from_row(JobDefinition, {**row, "target": target})
+    name, _, _ = row["name"].partition(OF_PART)
+    target = None if row["target_table"] is None else TableId(row["target_database"], row["target_table"].partition(OF_PART)[0])
+    return conversion.from_row(JobDefinition, {**row, "name": name, "target": target})
 
 
 class _JobVersionColumns(TypedColumns):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.context import Context
 from headrace.jobs.needs import needs_of
 from headrace.jobs.registry import kind_of
+from headrace.model.job_parts import parts_of
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.service.rights import Action, Right, Securable, need_rights, on_job
 from headrace.service.stage import SessionState, Stage
@@ -75,8 +76,9 @@ def reactivate_job(record: JobRecord, *, ignore_untreated: bool = False) -> Stag
 
             skip(context, plan_recorded_stream(job, context.catalog, context.settings))
         is_at_once = kind_of(job).is_scheduled
-        if record.state is JobState.STOPPED or (is_at_once and record.state is JobState.PAUSED):
-            context.catalog.jobs.set_state(job.id, record.resumed_state)
+        for part in parts_of(record):
+            if part.state is JobState.STOPPED or (is_at_once and part.state is JobState.PAUSED):
+                context.catalog.jobs.set_state(part.definition.id, part.resumed_state)
         context.catalog.jobs.set_desired(job.id, DesiredState.RUNNING)
         if record.desired is DesiredState.PAUSED or record.state is JobState.STOPPED:
             record_event(session, job, "RESUMED")

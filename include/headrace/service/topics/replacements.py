@@ -143,7 +143,7 @@ def rebuild(
     def apply(session: SessionState) -> None:
         from headrace.streams.lifecycle import replace_stream
 
-        replaces = Replacement(old.id, clears) if old.target == plan.target.id else None
+        replaces = Replacement(old.id, clears, old.parts) if old.target == plan.target.id else None
         # Airflow identifies the job of a DAG by the time of creation, so it has to increase.
         created = max(session.context.clock.now(), old.created + 1)
         owner = session.record_owner() if differences else old.owner

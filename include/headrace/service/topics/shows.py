@@ -161,7 +161,7 @@ def show_snodes(_: Show, session: PlanningContext) -> Result:
     if not session.context.permissions().allows(Privilege.MAINTAIN):
         return rows_result(SNODE_COLUMNS, [], SNODE_TYPES)
     members = {member.name: member for member in catalog.members.all()}
-    jobs = Counter(job.definition.snode for job in catalog.jobs.all())
+    jobs = Counter(job.definition.snode for job in catalog.jobs.parts())
     names = sorted({*session.context.settings.own_snodes, *members, *jobs})
     leases = {name: catalog.leases.get(name) for name in names}
     now = catalog.now()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ExistsError
+from headrace.model.job_parts import part_ids
 from headrace.model.quarantine import QuarantineRequest
 from headrace.model.statements import CreateStream, DropQuarantine, DropStream, PauseStream, ReplayStream, ResumeStream
 from headrace.model.streams import TriggerMode
@@ -69,6 +70,7 @@ def record_stream(plan: StreamPlan, planning: PlanningContext, *, if_not_exists:
             f"watermark {options.watermark}",
             f"expired rows {'ignored and counted' if options.ignore_expired else recalculation}",
             f"updates {'count as new rows' if plan.ignores_updates else recalculation}",
+            *([f"divided into {options.partitions} parts by subtable"] if options.partitions > 1 else []),
         ]
         head = f"maintain stream {plan.database}.{plan.name} on changes of {', '.join(map(str, plan.sources))}"
         return [
@@ -158,12 +160,13 @@ def request_quarantine(
     record = find_stream(statement.name, session, statement.if_exists)
     if record is None:
         return [nothing_to_do(statement.name, session)]
-    job, rows = record.definition, session.context.catalog.quarantine.counts().get(record.definition.id, 0)
+    job, counts = record.definition, session.context.catalog.quarantine.counts()
+    rows = sum(counts.get(id, 0) for id in part_ids(job))
 
     def apply(session: SessionState) -> Result:
         """Ask the stream's driver, which does it as a micro-batch of its own; `affected` is the number of rows."""
-        if rows:
-            session.context.catalog.quarantine.request(job.id, request, session.context.clock.now())
+        for id in part_ids(job) if rows else ():
+            session.context.catalog.quarantine.request(id, request, session.context.clock.now())
         return Result(affected=rows)
 
     subject = f"{rows} rows in quarantine of stream {job}"

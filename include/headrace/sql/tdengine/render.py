@@ -310,6 +310,7 @@ def _options_sql(options: StreamOptions) -> str:
         text_if(options.on_error is not DEFAULTS.on_error, f"ON_ERROR {options.on_error}"),
         text_if(options.fill_history, "FILL_HISTORY 1"),
         text_if(options.fill_history_async, "ASYNC"),
+        text_if(options.partitions != DEFAULTS.partitions, f"PARTITIONS {options.partitions}"),
     )
 
 

@@ -31,7 +31,8 @@ UNESCAPED: Final = re.compile(r"""[^\s'"\\]+""")
 PARTS: Final = "CREATE STREAM name, options, INTO target (columns) TAGS (…) SUBTABLE (…) AS query NOTIFY (…)"
 PARTS_HINT: Final = f"write the parts of a stream in this order: {PARTS}"
 PART_WORDS: Final = (
-    *("TRIGGER", "WATERMARK", "IGNORE", "DELETE_MARK", "MAX_AHEAD", "ON_ERROR", "FILL_HISTORY", "INTO", "TAGS", "SUBTABLE"),
+    *("TRIGGER", "WATERMARK", "IGNORE", "DELETE_MARK", "MAX_AHEAD", "ON_ERROR", "FILL_HISTORY", "PARTITIONS"),
+    *("INTO", "TAGS", "SUBTABLE"),
 )
 ALTERABLE: Final = ("WATERMARK", "IGNORE EXPIRED", "IGNORE UPDATE", "MAX_AHEAD", "ON_ERROR")
 
@@ -50,6 +51,7 @@ class TDengineStreams(TDengineTables):
         "MAX_AHEAD": lambda self: {"max_ahead": self._parse_duration()},
         "ON_ERROR": lambda self: {"on_error": ErrorPolicy(self._expect_one(*ErrorPolicy))},
         "FILL_HISTORY": lambda self: self._parse_fill_history(),
+        "PARTITIONS": lambda self: {"partitions": self._parse_integer("a number of parts")},
     }
     """Parsers of options by their keywords. They return fields of `StreamOptions`. Options come in any order, each at most once."""
     NOTIFICATION_OPTIONS: ClassVar[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {

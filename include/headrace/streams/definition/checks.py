@@ -12,7 +12,7 @@ from headrace.model.expressions import Call, ColumnRef, Expression, walk
 from headrace.model.queries import CountClause, EventClause, FillMode, IntervalClause, Query, StateClause, TableSource
 from headrace.model.spans import Span
 from headrace.model.statements import CreateStream
-from headrace.model.streams import TriggerMode
+from headrace.model.streams import MAX_PARTS, TriggerMode
 from headrace.model.tables import TableKind
 from headrace.model.time import Duration
 
@@ -284,6 +284,30 @@ def check_notification(statement: CreateStream, _: Relation, _language: Language
         )
 
 
+def check_partitions(statement: CreateStream, source: Relation, language: Language) -> None:
+    """Require subtables to divide, and windows that have rows of one subtable each."""
+    query, parts, table = statement.query, statement.options.partitions, source.table
+    span = statement.option_spans.get("partitions", query.span)
+    if not 1 <= parts <= MAX_PARTS:
+        raise LimitError(f"PARTITIONS {parts} is not from 1 to {MAX_PARTS}", hint=f"use at most {MAX_PARTS}", span=span)
+    if parts == 1:
+        return
+    is_clocked, has_fill = statement.options.trigger is TriggerMode.FORCE_WINDOW_CLOSE, query.fill is not None
+    if table.is_virtual or is_clocked or has_fill:
+        clause = "FORCE_WINDOW_CLOSE" if is_clocked else "FILL"
+        subject = f"over the virtual table {table.name}" if table.is_virtual else f"with {clause}"
+        raise NotSupportedError(f"PARTITIONS is not supported {subject}", hint="remove PARTITIONS", span=span)
+    if table.kind is TableKind.PLAIN or source.subtable is not None:
+        message = f"PARTITIONS divides a stream by subtables, and {source.subtable or table.name} is a single one"
+        raise InvalidStreamError(message, hint="remove PARTITIONS, or read a supertable", span=span)
+    if not is_split_by_subtable(query, source, language):
+        raise InvalidStreamError(
+            f"PARTITIONS divides a stream by subtables, and its windows have rows of several subtables of {table.name}",
+            hint=f"add PARTITION BY {language.series_name(table.series_key)}, or remove PARTITIONS",
+            span=span,
+        )
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     check_event_window,
     check_shape,
@@ -302,4 +326,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_recalculate,
     check_watermark,
     check_notification,
+    check_partitions,
 )

@@ -15,6 +15,7 @@ from headrace.compute import Plan, Relation, Scan, Scope, SeriesNames, bind, lan
 from headrace.compute.assignment import assign_outputs
 from headrace.compute.nodes import columns_of
 from headrace.errors import Error, InternalError, InvalidStreamError, LimitError, NoDatabaseError, NotFoundError
+from headrace.model.job_parts import part_number
 from headrace.model.jobs import JobDefinition, Replacement
 from headrace.model.notifications import Notification
 from headrace.model.positions import SourceId, source_id
@@ -38,6 +39,7 @@ from headrace.streams.definition.layout import (
     prepend_window_start,
 )
 from headrace.streams.definition.plan_checks import check_filled_key, check_plan, check_precision, check_virtual_source
+from headrace.streams.definition.series_parts import SeriesPart
 from headrace.streams.kind import STREAM
 
 
@@ -100,6 +102,12 @@ class StreamPlan:
     def source_series(self) -> list[str] | None:
         """The series of the source that the query reads; None if it reads all."""
         return None if self.source_subtable is None else [self.source_subtable]
+
+    @property
+    def part(self) -> SeriesPart | None:
+        """Which series of the source this job computes, if several jobs compute the stream; a history is computed by the first."""
+        count = self.options.partitions
+        return None if count == 1 else SeriesPart(part_number(self.id), count)
 
     @property
     def references(self) -> tuple[ColumnReference, ...]:
@@ -176,6 +184,7 @@ class StreamPlan:
             references=self.references,
             tags_version=self.tags_version,
             since=self.since,
+            parts=self.options.partitions,
         )
 
     def definition(

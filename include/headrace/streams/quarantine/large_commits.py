@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -58,6 +58,8 @@ def divide_commit(plan: StreamPlan, commit: LargeCommit, keys: Collection[RowKey
     if inserted is not None:
         inserted = replace(inserted, times=Bounds(min(ends), max(ends))) if ends else None
     remaining = partial(without_keys, table, key)
+    if commit.remaining is not None:
+        remaining = partial(both, commit.remaining, remaining)
     return rows, replace(commit, count=commit.count - rows.num_rows, inserted=inserted, remaining=remaining)
 
 
@@ -75,6 +77,11 @@ def has_keys(keys: pa.Table, columns: Sequence[str], rows: pa.Table) -> Bools:
 def without_keys(keys: pa.Table, columns: Sequence[str], rows: pa.Table) -> pa.Table:
     mask = has_keys(keys, columns, rows)
     return rows.filter(pa.array(~mask)) if mask.any() else rows
+
+
+def both(first: Callable[[pa.Table], pa.Table], second: Callable[[pa.Table], pa.Table], rows: pa.Table) -> pa.Table:
+    """Return the rows that remain of those that remain."""
+    return second(first(rows))
 
 
 def reasons_of_rows(plan: StreamPlan, rows: pa.Table, reasons: KeyReasons) -> dict[int, Reason]:

@@ -47,6 +47,8 @@ def later_rows(plan: StreamPlan, rows: pa.Table, latest: int) -> Bools:
 def own_rows(plan: StreamPlan, rows: pa.Table) -> Bools:
     """Return a mask of the written rows that a stream reads."""
     written = is_written(rows)
+    if plan.part is not None:
+        written = written & plan.part.mask(rows[plan.source.series_key])
     if plan.source_subtable is None:
         return written
     is_own = pc.equal(rows[plan.source.series_key].cast(pa.string()), plan.source_subtable)

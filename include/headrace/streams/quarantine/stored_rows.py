@@ -7,12 +7,14 @@ from dataclasses import replace
 import pyarrow as pa
 
 from headrace.context import Context
+from headrace.model.job_parts import part_id
 from headrace.model.positions import Offsets
 from headrace.model.quarantine import QuarantineChange, QuarantineCode, QuarantinedRow
 from headrace.storage import Bounds
 from headrace.storage.set_aside import SetAside
 from headrace.streams.clocked.rows import stored_source_rows
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.definition.series_parts import numbers_of
 from headrace.streams.quarantine.changed_rows import json_values, row_keys
 from headrace.streams.quarantine.limits import ahead_message, latest_allowed
 from headrace.streams.quarantine.quarantine import QuarantineFullError, added_message
@@ -29,7 +31,8 @@ def set_aside_history(context: Context, plan: StreamPlan, offsets: Offsets) -> N
         QuarantineFullError: The quarantine has no room for them.
     """
     rows = rows_ahead(context, plan, offsets)
-    if rows.num_rows == 0 and not context.catalog.quarantine.rows(plan.id):
+    ids = [part_id(plan.id, number) for number in range(plan.options.partitions)]
+    if rows.num_rows == 0 and not any(context.catalog.quarantine.rows(id) for id in ids):
         return
     version, message = max(offsets.values()), ahead_message(plan, context.settings)
     content = json_values(rows, plan.source)
@@ -37,14 +40,17 @@ def set_aside_history(context: Context, plan: StreamPlan, offsets: Offsets) -> N
         QuarantinedRow(key, version, QuarantineCode.FUTURE, message, values, HISTORY_BATCH, context.clock.now())
         for key, values in zip(row_keys(rows, plan.source, plan.query.precision), content, strict=True)
     )
-    context.catalog.quarantine.commit(plan.id, HISTORY_BATCH, QuarantineChange(added))
+    numbers: list[int] = numbers_of(rows[plan.source.series_key], len(ids)).tolist() if added else []
+    for number, id in enumerate(ids):
+        own = tuple(row for row, part in zip(added, numbers, strict=True) if part == number)
+        context.catalog.quarantine.commit(id, HISTORY_BATCH, QuarantineChange(own))
     if added:
         context.catalog.events.record("job", plan.id, "QUARANTINED", added_message(added))
 
 
-def without_quarantine(context: Context, job_id: str) -> Context:
-    """Return an environment whose reads leave out a stream's rows in quarantine; the same one if there are none."""
-    rows = context.catalog.quarantine.rows(job_id)
+def without_quarantine(context: Context, *job_ids: str) -> Context:
+    """Return an environment whose reads leave out the rows in quarantine of jobs; the same one if there are none."""
+    rows = [row for id in job_ids for row in context.catalog.quarantine.rows(id)]
     if not rows:
         return context
     set_aside = SetAside()

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from headrace.compute.plan import WSTART
 from headrace.context import Context
+from headrace.model.job_parts import whole_id
 from headrace.model.ledger import ChunkState, joined
 from headrace.model.positions import Offsets
 from headrace.model.tables import Table
@@ -53,7 +54,7 @@ def computed_times(context: Context, plan: StreamPlan) -> list[tuple[int, int]]:
     window = plan.query.interval
     if plan.since is None:
         return []
-    chunks = context.catalog.ledger.chunks(plan.id)
+    chunks = context.catalog.ledger.chunks(whole_id(plan.id))
     ranges = joined([(chunk.start, chunk.end - 1) for chunk in chunks if chunk.state is ChunkState.DONE])
     if window is not None:
         grid = window.grid(plan.query)
@@ -82,6 +83,8 @@ class RetaggedSubtables:
         series = changed[names[0]].to_pylist()
         if plan.source_subtable is not None:
             series = [name for name in series if name == plan.source_subtable]
+        if plan.part is not None:
+            series = [name for name, is_own in zip(series, plan.part.mask(changed[names[0]]), strict=True) if is_own]
         return cls(context, plan, series, before, after) if series else None
 
     def changes(self, state: StreamState, tags_version: int, now: int) -> Changes:

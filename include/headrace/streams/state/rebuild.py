@@ -18,6 +18,7 @@ from headrace.compute.windows.segments import base_key_columns
 from headrace.context import Context
 from headrace.model.jobs import JobCounters
 from headrace.model.positions import Offsets, Position
+from headrace.storage.delta.shares import ALL_SERIES
 from headrace.storage.row_matching import row_ids
 from headrace.storage.spark.functions import F
 from headrace.streams.definition.define import StreamPlan
@@ -27,7 +28,7 @@ from headrace.streams.state.tables import StateTable
 from headrace.streams.windows import window_sql
 from headrace.streams.windows.change_batch import to_numpy
 from headrace.streams.windows.emission import EmitState
-from headrace.streams.windows.retention import is_last_in_partition
+from headrace.streams.windows.retention import is_last_in_partition, subtable_key
 from headrace.streams.windows.stored_windows import StoredWindows
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def rebuild(
     settled_counters = replace(counters, rows_in=counters.rows_handled, rows_pending=0)
     if plan.is_closed_by_clock:
         return StreamState(position, counters=settled_counters, wake_at=context.clock.now())
-    stored = StoredWindows(context, plan, position.offsets)
+    stored = StoredWindows(context, plan, position.offsets, plan.part or ALL_SERIES)
     near_times = stored.max_event_times()
     max_event_time_by_subtable = max_event_times(context, plan, position.offsets) if near_times is None else near_times
     max_event_time = pc.max(max_event_time_by_subtable[MAX_EVENT_TIME]).as_py()
@@ -92,7 +93,12 @@ def source_rows(context: Context, plan: StreamPlan, offsets: Offsets) -> DataFra
 def max_event_times(context: Context, plan: StreamPlan, offsets: Offsets) -> pa.Table:
     rows = source_rows(context, plan, offsets)
     times = prepare(plan.query, rows).groupBy(SERIES_KEY).agg(F.max(TS).alias(MAX_EVENT_TIME))
-    return times.toArrow().select(MAX_EVENT_TIMES.names).cast(MAX_EVENT_TIMES)
+    return own_rows(plan, SERIES_KEY, times.toArrow().select(MAX_EVENT_TIMES.names).cast(MAX_EVENT_TIMES))
+
+
+def own_rows(plan: StreamPlan, key: str | None, rows: pa.Table) -> pa.Table:
+    """Return those of the event times or windows of all series that a job computes."""
+    return rows if plan.part is None or key is None else plan.part.of(key, rows)
 
 
 def retained_windows(plan: StreamPlan, windows: pa.Table, watermark: int) -> pa.Table:
@@ -117,4 +123,4 @@ def open_windows(context: Context, plan: StreamPlan, offsets: Offsets, watermark
         keys = ", ".join(key_columns(plan.query))
         last = f"max({WSTART}) OVER ({f'PARTITION BY {keys}' if keys else ''})"
         windows = all_windows.selectExpr("*", f"{last} AS _last").where(f"{WEND} >= {watermark}L OR {WEND} >= _last").drop("_last")
-    return windows.select(*window_columns(plan.query)).toArrow()
+    return own_rows(plan, subtable_key(plan), windows.select(*window_columns(plan.query)).toArrow())

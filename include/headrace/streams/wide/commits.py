@@ -87,7 +87,7 @@ class WideCommits:
 
     def _max_event_time(self, task: PartTask, parts: list[CommitPart]) -> int | None:
         plan = self.commits.plan
-        if plan.query.filter is None and not plan.query.ignores_null:
+        if plan.query.filter is None and not plan.query.ignores_null and plan.part is None:
             return self.commits.span(task.inserted).last
         shares = [share for share, _ in parts]
         return reduce(later_of, map_in_tasks(self.context.spark(), shares, task.max_time, plan.name), None)

@@ -20,6 +20,7 @@ from headrace.storage import Bounds
 from headrace.storage.delta.shares import ALL_SERIES, SeriesRange
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan
+from headrace.streams.definition.series_parts import SeriesPart
 from headrace.streams.sources.stored import count_rows, has_many_rows, scan_source
 from headrace.streams.sources.tags import with_tags
 from headrace.streams.state.checkpoints import MAX_EVENT_TIMES
@@ -60,7 +61,7 @@ class StoredWindows:
     context: Context
     plan: StreamPlan
     offsets: Offsets
-    series: SeriesRange = ALL_SERIES
+    series: SeriesRange | SeriesPart = ALL_SERIES
 
     @cached_property
     def _kernels(self) -> KernelEvaluation | RowKernel | None:

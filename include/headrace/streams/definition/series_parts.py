@@ -1,0 +1,42 @@
+"""Which subtables of its source a part of a stream computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.streams.state.hashing import hash_column
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPart:
+    """One of `count` parts: the series for which the hash of the name has the remainder `number`.
+
+    The hash is part of what is stored: with another one, parts would take over series without their state.
+    """
+
+    number: int
+    count: int
+
+    def mask(self, names: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        """Return which names are those of series of the part."""
+        return np.asarray(numbers_of(names, self.count) == self.number)
+
+    def of(self, key: str, rows: pa.Table) -> pa.Table:
+        """Return the rows of the part; `key` is the column with the names of series."""
+        return rows.filter(pa.array(self.mask(rows[key])))
+
+    def cutter(self, key: str) -> partial[pa.Table]:
+        """Return what `of` does for a column. It can be sent to Spark's workers."""
+        return partial(self.of, key)
+
+
+def numbers_of(names: pa.Array | pa.ChunkedArray, count: int) -> npt.NDArray[np.int64]:
+    """Return for each series the number of its part. Each name is hashed once."""
+    column = names if isinstance(names, pa.ChunkedArray) else pa.chunked_array([names])
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    return np.asarray(hash_column(encoded) % np.uint64(count)).astype(np.int64)
