@@ -96,6 +96,7 @@ docs: setup ## Write the pages, pictures and figures that are generated
 	$(BIN)/python -m tests.docs.timelines
 	$(BIN)/python -m tests.docs.library_pictures
 	$(BIN)/python -m tests.docs.pipe_pictures
+	$(BIN)/python -m tests.docs.sizing_pictures
 
 screenshots: setup ## Take the pictures of the page (needs Chromium)
 	$(BIN)/python -m tests.docs.screenshots

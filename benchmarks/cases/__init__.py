@@ -46,6 +46,7 @@ CASES: Final[dict[str, str]] = {
     "page": "the page in a browser with many streams",
     "scheduling": "the start of a run and of a driver by Airflow beside many streams",
     "command": "the command line as a process",
+    "capacity": "points of a whole system, beside what its model predicts",
 }
 
 

@@ -50,6 +50,7 @@ EXECUTED_COMMANDS: Final = frozenset(
         "repair",
         "restore",
         "settle",
+        "size",
         "sql",
         "verify",
     }

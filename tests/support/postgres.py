@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,15 +36,16 @@ SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname 
 class Server:
     """A running server that listens on a socket in its folder."""
 
-    def __init__(self, folder: Path, process: subprocess.Popen[bytes], programs: Path) -> None:
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes], programs: Path, options: Sequence[str]) -> None:
         self._programs = programs
+        self._options = options
         self._folder = folder
         self._process = process
         self._databases = 0
         self._free: list[str] = []
 
     @classmethod
-    def start(cls, programs: Path) -> Server:
+    def start(cls, programs: Path, options: Sequence[str] = FAST_OPTIONS) -> Server:
         """Create and start a cluster in a temporary folder; `stop` removes both."""
         folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-"))
         if OWNER:
@@ -52,9 +53,14 @@ class Server:
         data = folder / "data"
         initdb = [programs / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8"]
         subprocess.run([*unprivileged_command(), *map(str, initdb)], check=True, capture_output=True, cwd=folder)
-        server = cls(folder, start_server(programs, folder), programs)
+        server = cls(folder, start_server(programs, folder, options), programs, options)
         server._wait()
         return server
+
+    @property
+    def pid(self) -> int:
+        """The id of its first process."""
+        return self._process.pid
 
     def url(self, database: str) -> str:
         """Return the URL of a database."""
@@ -86,7 +92,7 @@ class Server:
         self._process.send_signal(signal.SIGINT)
         self._process.wait(timeout=60)
         yield
-        self._process = start_server(self._programs, self._folder)
+        self._process = start_server(self._programs, self._folder, self._options)
         self._wait()
 
     @contextmanager
@@ -123,10 +129,10 @@ class Server:
                 time.sleep(0.02)
 
 
-def start_server(programs: Path, folder: Path) -> subprocess.Popen[bytes]:
+def start_server(programs: Path, folder: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start a server on the data in a folder; it may not accept connections yet."""
-    options = [part for option in FAST_OPTIONS for part in ("-c", option)]
-    command = [*unprivileged_command(), str(programs / "postgres"), "-D", str(folder / "data"), "-k", str(folder), *options]
+    words = [part for option in options for part in ("-c", option)]
+    command = [*unprivileged_command(), str(programs / "postgres"), "-D", str(folder / "data"), "-k", str(folder), *words]
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
 
@@ -148,9 +154,9 @@ def find_programs() -> Path | None:
 
 
 @contextmanager
-def running_server(programs: Path) -> Iterator[Server]:
+def running_server(programs: Path, options: Sequence[str] = FAST_OPTIONS) -> Iterator[Server]:
     """Provide a server on an empty cluster, and stop it afterwards."""
-    server = Server.start(programs)
+    server = Server.start(programs, options)
     try:
         yield server
     finally:

@@ -9,7 +9,21 @@ from typing import Annotated, Final
 import typer
 
 import headrace
-from headrace.cli import airflow_setup, backfill, backup, docs, logs, monitoring, project, resident, system, top, users, verify
+from headrace.cli import (
+    airflow_setup,
+    backfill,
+    backup,
+    docs,
+    logs,
+    monitoring,
+    project,
+    resident,
+    size,
+    system,
+    top,
+    users,
+    verify,
+)
 from headrace.cli.console import out, progress_bar
 from headrace.cli.options import HOME_HELP, DatabaseName, DialectName, ExplainOnly, Home, format_example, open_connection
 from headrace.cli.output import Format, show_lines, show_table
@@ -178,6 +192,7 @@ COMMANDS: Final[dict[Callable[..., None], str]] = {
     resident.snode: "headrace snode --name snode2",
     resident.maintain: "headrace maintain --database cold --retention-hours 720",
     top.top: "headrace top --interval 1",
+    size.size: "headrace size --devices 100000 --rate 1 --streams 300",
     project.new: "headrace new plant",
     project.plan: "headrace plan definitions",
     project.apply: "headrace apply definitions --yes",
