@@ -58,10 +58,10 @@ def test_the_simulation_agrees_with_the_formulas(workload: Workload) -> None:
 
     simulated_s = simulate(workload, costs, result.round_s, limit_s)
 
-    if result.delay_s <= limit_s:
+    if result.delay_s <= workload.delay_s:
         assert simulated_s == pytest.approx(result.delay_s, rel=TOLERANCE)
-    else:
-        assert simulated_s > limit_s / (1 + TOLERANCE)
+    else:  # rounds grow with what waits, so small differences become large ones
+        assert simulated_s > workload.delay_s
 
 
 @pytest.mark.parametrize("kind", Kind)

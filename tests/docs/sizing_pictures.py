@@ -145,7 +145,7 @@ def rules() -> str:
         f"A million windows in state are {costs.driver.window_bytes * 1e6 / GIB:.1f} GiB.",
         f"The catalog serves {served[CatalogKind.SQLITE]:,.0f} micro-batches a second in SQLite, "
         f"{served[CatalogKind.POSTGRESQL]:,.0f} in PostgreSQL on four cores.",
-        f"A driver starts in {costs.driver.start_s:.0f} s: what each run of a continuous query in Airflow costs.",
+        f"A driver starts in {costs.driver.start_s:.0f} s, and Spark when a job needs it.",
         f"Airflow starts a stream in {few:.0f} s beside ten others, in {many:.0f} s beside a thousand.",
     )
     return "".join(f"- {one}\n" for one in lines)
