@@ -416,7 +416,7 @@ class Evaluator:
             while grid.end(number) + self.options.watermark <= self.forced_until:
                 place = group, grid.start(number)
                 if place not in found:
-                    found[place] = gap(query, before, before, 0)
+                    found[place] = gap(query, before, before, 0, 1)
                 elif place in self.forced:
                     before = self.forced[place]
                 number += 1
@@ -453,13 +453,15 @@ def filled(query: Query, results: Mapping[Place, tuple[int, Any]]) -> dict[Place
         starts.sort()
         for before, after in pairwise(starts):
             for start in grid.between(before, after):
-                share = (start - before) / (after - before)
-                found[group, start] = gap(query, results[group, before], results[group, after], share)
+                found[group, start] = gap(query, results[group, before], results[group, after], start - before, after - before)
     return found
 
 
-def gap(query: Query, before: tuple[Any, ...], after: tuple[Any, ...], share: float) -> tuple[Any, Any]:
-    """Return the values of a filled window, `share` of the way from the window before to the one after."""
+def gap(query: Query, before: tuple[Any, ...], after: tuple[Any, ...], elapsed: int, length: int) -> tuple[Any, Any]:
+    """Return the values of a filled window so long after the window before, to which the one after has some length.
+
+    A DOUBLE becomes a DECIMAL by its shortest text, as in Spark: 0.8875, and not what is a little less in binary digits.
+    """
     match query.fill:
         case "null":
             return None, None
@@ -469,13 +471,13 @@ def gap(query: Query, before: tuple[Any, ...], after: tuple[Any, ...], share: fl
             return after[0], after[1]
         case "value":
             return query.constants
-    first = math.trunc(before[0] + (after[0] - before[0]) * share)
+    first = math.trunc(before[0] + (after[0] - before[0]) * elapsed / length)
     low, high = before[1], after[1]
     if query.is_instant or low is None or high is None or not isinstance(low, int | float | Decimal) or isinstance(low, bool):
         return first, None
-    value = float(low) + (float(high) - float(low)) * share
+    value = float(low) + (float(high) - float(low)) * elapsed / length
     if query.digits is not None:
-        return first, query.rounded(value)
+        return first, query.rounded(repr(value))
     if query.is_single:
         return first, struct.unpack("f", struct.pack("f", value))[0]
     return first, math.trunc(value) if query.is_whole else value
