@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.code.artifacts import GRACE_S, ArtifactStore, LocalFolder
+from headrace.code.artifacts import GRACE_S, ArtifactStore
+from headrace.code.folders import LocalFolder
 from headrace.errors import IntegrityError, LimitError, StorageError
 from headrace.model.functions import Artifact
 from headrace.settings import Settings, load

@@ -28,7 +28,6 @@ from headrace.model.access import Principal
 from headrace.model.addresses import client_address, parse_networks
 from headrace.model.connections import Origin
 from headrace.runtime import authentication, passwords
-from headrace.runtime.authentication import MAX_ENTRIES, MAX_OF_HOST, SEVERAL, WINDOW_S, RefusedLogins
 from headrace.runtime.flight_sql import encode_command
 from headrace.runtime.http import Guard, Health, create_app
 from headrace.runtime.http_server import Endpoint
@@ -41,6 +40,7 @@ from headrace.runtime.passwords import (
     hash_password,
     prefix_of,
 )
+from headrace.runtime.refused_logins import MAX_ENTRIES, MAX_OF_HOST, SEVERAL, WINDOW_S, RefusedLogins
 from headrace.service.authentication import authenticator
 from headrace.service.endpoint import sql_runner
 from headrace.settings import load

@@ -5,14 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from headrace.streams.sources import poller
-from headrace.streams.sources.poller import Turns
+from headrace.streams.sources import turns
+from headrace.streams.sources.turns import Turns
 
 THREADS = 6
 
 
 def test_no_more_than_the_given_number_run_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poller, "LONG_S", 3600.0)
+    monkeypatch.setattr(turns, "LONG_S", 3600.0)
     taken, lock, running, most = Turns(2, short=2), threading.Lock(), 0, 0
     both_run = threading.Barrier(2)
 
@@ -46,12 +46,12 @@ def wait_beside_another(taken: Turns) -> None:
 
 
 def test_others_run_beside_one_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poller, "LONG_S", 0.05)
+    monkeypatch.setattr(turns, "LONG_S", 0.05)
     wait_beside_another(Turns(1, short=1))
 
 
 def test_short_ones_run_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poller, "SHORT_S", 3600.0)
+    monkeypatch.setattr(turns, "SHORT_S", 3600.0)
     taken, lock, running = Turns(4, short=1), threading.Lock(), threading.Lock()
 
     def run(_: int) -> bool:
@@ -69,13 +69,13 @@ def test_short_ones_run_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_that_takes_longer_is_no_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poller, "SHORT_S", 0.05)
-    monkeypatch.setattr(poller, "LONG_S", 3600.0)
+    monkeypatch.setattr(turns, "SHORT_S", 0.05)
+    monkeypatch.setattr(turns, "LONG_S", 3600.0)
     wait_beside_another(Turns(2, short=1))
 
 
 def test_a_turn_passes_on_when_its_holder_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poller, "LONG_S", 3600.0)
+    monkeypatch.setattr(turns, "LONG_S", 3600.0)
     taken = Turns(1, short=1)
     with pytest.raises(ZeroDivisionError), taken.take():
         raise ZeroDivisionError

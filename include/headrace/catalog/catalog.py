@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
-
-from sqlalchemy import BigInteger, Column, Connection, Integer, Table, func, select, text
+from typing import Self
 
 from headrace.catalog.access import Access
 from headrace.catalog.audit import AuditLog
+from headrace.catalog.copying import copy_catalog, is_unused
 from headrace.catalog.databases import Databases
 from headrace.catalog.engines import open_engine
 from headrace.catalog.events import Events
@@ -25,7 +24,6 @@ from headrace.catalog.migrate import migrate
 from headrace.catalog.pinned_reads import PinnedReads
 from headrace.catalog.pipe_plugins import PipePlugins
 from headrace.catalog.quarantine import Quarantine
-from headrace.catalog.rows.metadata import METADATA
 from headrace.catalog.schema_log import SchemaLog
 from headrace.catalog.snodes import Leases, Members, Snodes
 from headrace.catalog.store import Store, is_sqlite
@@ -140,57 +138,3 @@ class Catalog:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-ROWS: Final = 5_000
-"""Rows that are held in memory at a time."""
-OWN_TABLES: Final = frozenset({"databases", "jobs", "trees", "users"})
-"""Tables that are empty in a catalog that has never been used."""
-
-
-def is_unused(store: Store) -> bool:
-    """Return whether nothing has been created in a catalog."""
-    tables = [table for table in METADATA.sorted_tables if table.name in OWN_TABLES]
-    with store.read() as connection:
-        return not any(connection.scalar(select(func.count()).select_from(table)) for table in tables)
-
-
-def copy_catalog(source: Store, target: Store) -> None:
-    """Replace a catalog by the state of another at one instant: all of it, or nothing."""
-    with snapshot(source) as reading, target.write() as writing:
-        copy_rows(reading, writing)
-
-
-@contextmanager
-def snapshot(store: Store) -> Iterator[Connection]:
-    """Yield a connection whose reads all see one state of the database."""
-    isolation = {} if is_sqlite(store.engine) else {"isolation_level": "REPEATABLE READ"}
-    with store.engine.execution_options(**isolation).begin() as connection:
-        yield connection
-
-
-def copy_rows(source: Connection, target: Connection) -> None:
-    """Replace the rows of all tables of a catalog by those of another."""
-    for table in reversed(METADATA.sorted_tables):
-        target.execute(table.delete())
-    for table in METADATA.sorted_tables:
-        result = source.execution_options(yield_per=ROWS).execute(select(table))
-        for rows in result.mappings().partitions():
-            target.execute(table.insert(), [dict(row) for row in rows])
-        if not is_sqlite(target):
-            continue_numbering(target, table)
-
-
-def continue_numbering(connection: Connection, table: Table) -> None:
-    """Let PostgreSQL number new rows after the copied ones."""
-    for column in table.primary_key.columns:
-        if is_numbered(column):
-            name = f"{table.schema}.{table.name}" if table.schema else table.name
-            highest = select(func.coalesce(func.max(column), 0) + 1).scalar_subquery()
-            connection.execute(select(func.setval(func.pg_get_serial_sequence(name, column.name), highest, text("false"))))
-
-
-def is_numbered(column: Column[object]) -> bool:
-    """Return whether the database gives a column its numbers."""
-    table = column.table
-    return table.autoincrement_column is column and isinstance(column.type, BigInteger | Integer)

@@ -7,37 +7,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from headrace.compute.iotdb.rows import live_rows
 from headrace.compute.nodes import both
 from headrace.context import Context
-from headrace.errors import DataError, Error, NotFoundError, TransientError
+from headrace.errors import Error, TransientError
 from headrace.model.failpoints import failpoint
-from headrace.model.paths import join_path, parse_path, quote_node
-from headrace.model.tables import Database
 from headrace.model.time import Precision
-from headrace.model.tree_types import type_name
-from headrace.model.trees import TIME_COLUMN, TREE_TABLE, Device, DeviceSeries, NewSeries
+from headrace.model.trees import TIME_COLUMN, TREE_TABLE, Device, DeviceSeries
 from headrace.model.triggers import RegisteredTrigger
-from headrace.model.types import BOOL, DOUBLE, VARCHAR, DataType, TypeKind
 from headrace.storage.delta.commits import WriteMetrics
 from headrace.storage.delta.points import MapRows, ReplacedPoints
 from headrace.storage.spark.frames import map_partitions, read_batches
-from headrace.storage.types import arrow_type
-from headrace.storage.values.tree_columns import to_stored_times
-from headrace.storage.values.tree_scalars import CONVERTERS
-from headrace.trees.databases import database_of
 from headrace.trees.expiry import Limits, limits_of
 from headrace.trees.firing import Firing
 from headrace.trees.owners import as_owner, with_rights
 from headrace.trees.series import resolve_series
 from headrace.trees.tablets import DEVICE, WrittenTablets
 from headrace.trees.trigger_drops import complete_interrupted
+from headrace.trees.trigger_writes import inserted_rows
 from headrace.trees.triggers import match_triggers
-from headrace.trigger import Insertion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -242,66 +234,3 @@ def commit(context: Context, name: str, parts: Sequence[StoredPoints], check: Ca
     if context.group_commit is not None and check is None and first.replaced is None:
         return context.group_commit.write_points(table, database, combined, max_rows=max_rows)
     return tables.writer.write_points(table, database, combined, first.replaced, max_rows=max_rows, check=check or (lambda: None))
-
-
-def inserted_rows(context: Context, insertions: Sequence[Insertion]) -> list[tuple[DeviceSeries, pa.Table]]:
-    """Return the series and stored rows of insertions: one table for each device and set of measurements.
-
-    Raises:
-        DataError: A path, a time or a value is not valid.
-        NotFoundError: A device lies in no database.
-    """
-    groups: dict[tuple[str, tuple[str, ...]], list[Insertion]] = defaultdict(list)
-    for insertion in insertions:
-        values = {quote_node(name): value for name, value in insertion.values.items() if value is not None}
-        if values:
-            groups[device_path(insertion.device_id), tuple(sorted(values))].append(replace(insertion, values=values))
-    return [device_rows(context, path, measurements, rows) for (path, measurements), rows in groups.items()]
-
-
-def device_rows(
-    context: Context, path: str, measurements: Sequence[str], rows: Sequence[Insertion]
-) -> tuple[DeviceSeries, pa.Table]:
-    name = database_of(path, context)
-    if name is None:
-        raise NotFoundError(f"{path} lies in no database", hint="create the database to which the trigger writes")
-    database = context.catalog.databases.get(name)
-    present = context.catalog.trees.find(name, [path]).get(path)
-    types = {measurement: type_of(measurement, present, rows) for measurement in measurements}
-    columns: dict[str, pa.Array] = {TIME_COLUMN: to_stored_times([row.time for row in rows], database.precision)}
-    for measurement, type_ in types.items():
-        columns[measurement] = stored_values([row.values[measurement] for row in rows], type_, database, f"{path}.{measurement}")
-    series = tuple(NewSeries(measurement, type_) for measurement, type_ in types.items())
-    return DeviceSeries(database, path, series), pa.table(columns)
-
-
-def device_path(text: str) -> str:
-    """Return the canonical path of a device."""
-    nodes = parse_path(text)
-    if nodes is None:
-        raise DataError(f"{text} is not the path of a device", hint="write a path such as root.alerts.line1")
-    return join_path(nodes)
-
-
-def type_of(measurement: str, present: Device | None, rows: Sequence[Insertion]) -> DataType:
-    """Return the type of a series: its own, or for a new one that of the first value, as INSERT infers it."""
-    series = None if present is None else present.find(measurement)
-    if series is not None:
-        return series.type
-    match rows[0].values[measurement]:
-        case bool():
-            return BOOL
-        case int() | float():
-            return DOUBLE
-        case bytes():
-            return DataType(TypeKind.VARBINARY)
-    return VARCHAR
-
-
-def stored_values(values: Sequence[Any], type_: DataType, database: Database, path: str) -> pa.Array:
-    if type_.kind is TypeKind.TIMESTAMP:
-        return to_stored_times([int(value) for value in values], database.precision)
-    try:
-        return pa.array([CONVERTERS[type_.kind](value) for value in values], arrow_type(type_, database.precision))
-    except (ValueError, OverflowError, ArithmeticError) as error:
-        raise DataError(f"a trigger inserts {error.args[0]!r} into {path}, which has the type {type_name(type_)}") from None

@@ -51,10 +51,11 @@ def external_files(handle: Handle, external: External) -> list[ExternalFile]:
         actions = pa.table(delta.get_add_actions(flatten=True))
     names = ["path", "num_records", "size_bytes", "modification_time"]
     newest = actions.select(names).sort_by([("modification_time", "descending"), ("path", "ascending")])
-    files = newest.slice(0, MAX_LISTED_FILES).set_column(3, names[3], newest.slice(0, MAX_LISTED_FILES)[names[3]].cast(pa.int64()))
-    rows = zip(*(files[name].to_pylist() for name in names), strict=True)
+    files = newest.slice(0, MAX_LISTED_FILES)
     if external.format.is_text:
         return list(converted_files(handle.uri, external, files["path"].to_pylist()))
+    files = files.set_column(3, names[3], files[names[3]].cast(pa.int64()))
+    rows = zip(*(column.to_pylist() for column in files.columns), strict=True)
     return [ExternalFile(below(external, path), LOADED, count, 0, size, modified) for path, count, size, modified in rows]
 
 

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.compute.frames import Frame
-from headrace.compute.nodes import Column, Node
 from headrace.compute.plan import WSTART
-from headrace.compute.types import to_ticks
 from headrace.compute.windows import key_columns
-from headrace.compute.windows.fill import AT, LAST, NEXT, fill_positions, neighbor, to_stored
+from headrace.compute.windows.fill import AT, LAST, NEXT
 from headrace.context import Context
 from headrace.errors import LimitError, OperationalError
 from headrace.model.failpoints import failpoint
 from headrace.model.positions import Position
-from headrace.model.queries import FillMode
-from headrace.model.types import TIMESTAMP, TypeKind
 from headrace.storage import Bounds, Commit, StaleReadError
 from headrace.storage.row_matching import anti_join
-from headrace.storage.types import arrow_type
 from headrace.streams.batches import BatchResult
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.emitted import EmittedWindows
 from headrace.streams.filling.gaps import GROUP, NO_ROW, Neighborhood, WindowKeys, changed_gaps
+from headrace.streams.filling.values import FilledValues
 from headrace.streams.sinks.sink import DeltaSink, superseded_keys
 from headrace.streams.sinks.target import TargetTable
-from headrace.streams.sinks.target_groups import convert_precision
 from headrace.streams.state.tables import concat
-from headrace.streams.windows.change_batch import Int64s, to_numpy
-from headrace.streams.windows.evaluation import evaluate_rows
+from headrace.streams.windows.change_batch import to_numpy
 
 logger = logging.getLogger(__name__)
 
@@ -199,50 +192,3 @@ class FillingSink(DeltaSink):
 
 def table_sink_of(context: Context, plan: StreamPlan) -> DeltaSink:
     return FillingSink(context, plan) if plan.fills_gaps else DeltaSink(context, plan)
-
-
-F = TypeVar("F", bound=Frame)
-FROM_BEFORE: Final = (FillMode.PREV, FillMode.LINEAR)
-FROM_AFTER: Final = (FillMode.NEXT, FillMode.LINEAR)
-
-
-class FilledValues:
-    """Computes rows for the windows in gaps of one stream's target."""
-
-    def __init__(self, context: Context, plan: StreamPlan, target: TargetTable) -> None:
-        assert plan.query.fill is not None
-        self.context = context
-        self.plan = plan
-        self.target = target
-        self.fill = plan.query.fill
-        pairs = zip(plan.columns, plan.query.outputs, strict=True)
-        self.columns = {name: output for name, output in pairs if output.is_filled}
-
-    @property
-    def sources(self) -> list[str]:
-        """The columns of a gap that the values in it depend on."""
-        own = [output.column for output in self.columns.values() if self.fill.mode in FROM_BEFORE]
-        return own + [neighbor(output).name for output in self.columns.values() if self.fill.mode in FROM_AFTER]
-
-    def gaps(self, near: Neighborhood, row: Int64s, windows: pa.Table) -> pa.Table:
-        """Return gaps between windows that have a row in `windows`, with the values at their ends."""
-        own = {output.column: windows[name] for name, output in self.columns.items()}
-        others = {neighbor(output).name: windows[name] for name, output in self.columns.items()}
-        return near.gaps(row, own | others, {}) if self.fill.mode is FillMode.PREV else near.gaps(row, own, others)
-
-    def rows(self, missing: pa.Table, keys: pa.Table) -> pa.Table:
-        """Return rows of the target for windows in gaps. `keys` has the key columns `p*` of each group."""
-        query, ticks = self.plan.query, dict[str, Node]()
-        columns = {name: keys[name].take(missing[GROUP]) for name in keys.column_names}
-        columns |= {name: missing[name] for name in missing.column_names if name != GROUP}
-        for output in self.columns.values():
-            if output.type.kind is TypeKind.TIMESTAMP:
-                for name in (output.column, neighbor(output).name):
-                    columns[name] = convert_precision(columns[name], arrow_type(TIMESTAMP, query.precision))
-                    ticks[name] = to_ticks(Column(name), query.precision)
-        as_ticks = {name: ticks.get(name, Column(name)) for name in columns}
-
-        def fill(rows: F) -> F:
-            return to_stored(query, fill_positions(query, self.fill, rows.select(as_ticks)))
-
-        return self.target.to_rows(evaluate_rows(self.context, query, pa.table(columns), fill))
