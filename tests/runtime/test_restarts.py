@@ -93,6 +93,30 @@ def fenced(*_: object) -> bool:
     raise FencedError("a job has moved")
 
 
+@pytest.mark.spark
+def test_a_driver_that_is_fenced_at_any_moment_is_replaced(
+    meters: Meters, snode: Snode, keeper: LeaseKeeper, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snode._is_member = True
+    meters.create_stream("TRIGGER AT_ONCE")
+    old = snode._driver
+    is_jvm_alive = snodes.is_jvm_alive
+
+    def fence_meanwhile(session: SparkSession) -> bool:
+        if snode._driver is old:
+            monkeypatch.setattr(old.host, "poll", fenced)
+            wait_until(lambda: old.failure is not None, "the driver to be fenced")
+        return is_jvm_alive(session)
+
+    monkeypatch.setattr(snodes, "is_jvm_alive", fence_meanwhile)
+    with ThreadPoolExecutor() as pool:
+        watched = pool.submit(snode._watch, keeper, spark)
+        wait_until(lambda: watched.done() or snode._driver is not old, "the driver to be replaced")
+        snode._stop_requested.set()
+        snode._wake.set()
+    assert watched.result() is Exit.OK
+
+
 def test_a_lease_is_renewed_while_the_epochs_of_targets_are_read(meters: Meters, snode: Snode, context: Context) -> None:
     stream = meters.create_stream("TRIGGER AT_ONCE")
     context.tables.writer.fence(context.catalog.tables.get("db", "out"), stream, 7)

@@ -247,7 +247,9 @@ class Snode:
             if not is_jvm_alive(spark):
                 # A signal to the process group also ends a JVM that this process started.
                 return Exit.OK if self._stop_requested.is_set() and not is_under_spark_submit() else Exit.SPARK_DIED
-            if self._driver.failure is not None or self._driver.overdue_s > MAX_OVERDUE_S:
+            failure = self._driver.failure
+            # One that was fenced since it was looked at above is replaced in the next round.
+            if not isinstance(failure, FencedError | None) or self._driver.overdue_s > MAX_OVERDUE_S:
                 return Exit.FAILED
             if self._stop_requested.is_set():
                 return Exit.OK
