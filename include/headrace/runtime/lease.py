@@ -103,9 +103,9 @@ class LeaseKeeper:
 
     `lost` is set, and `changed` called, when another driver has taken over.
 
-    While the catalog is away the lease can be neither renewed nor taken, and it expires: `is_confirmed` is False from then on. The
-    driver keeps working nevertheless. A successor commits a newer epoch to the targets first, and from then on this driver's
-    commits fail, whether it knows of its successor or not. When the catalog is back, the lease is renewed unless it has been taken.
+    While the catalog is away the lease can be neither renewed nor taken, and it expires. The driver keeps working nevertheless. A
+    successor commits a newer epoch to the targets first, and from then on this driver's commits fail, whether it knows of its
+    successor or not. When the catalog is back, the lease is renewed unless it has been taken.
     """
 
     def __init__(self, catalog: Catalog, lease: Lease, ttl_ms: int, changed: Callable[[], None] = lambda: None) -> None:
@@ -116,7 +116,6 @@ class LeaseKeeper:
         self._renewing = threading.Lock()
         self._released = threading.Event()
         self._reported_at = time.monotonic()
-        self._expires_at = time.monotonic() + ttl_ms / 1000
         self.lost = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
@@ -129,11 +128,6 @@ class LeaseKeeper:
     def epoch(self) -> int:
         return self._lease.epoch
 
-    @property
-    def is_confirmed(self) -> bool:
-        """True until the lease expires as last confirmed by the catalog, measured on the monotonic clock."""
-        return not self.lost.is_set() and time.monotonic() < self._expires_at
-
     def start(self) -> None:
         self._thread.start()
 
@@ -142,9 +136,7 @@ class LeaseKeeper:
             self._renew(replace(self._lease, address=address))
 
     def _renew(self, lease: Lease) -> None:
-        began = time.monotonic()
         self._lease = self._catalog.leases.renew(lease, self._ttl_ms)
-        self._expires_at = began + self._ttl_ms / 1000
 
     def outrun(self, epoch: int) -> bool:
         """Make the lease's epoch newer than another one; return False if it is so already.

@@ -188,7 +188,7 @@ class Snode:
         try:
             lease, newest = keeper.lease, newest_target_epoch(self._context, self._name)
             # An snode that shares jobs can also be fenced by one that a job has just moved to.
-            if newest <= lease.epoch and not (self._is_member and keeper.is_confirmed):
+            if newest <= lease.epoch and not self._is_member:
                 return False
             keeper.outrun(max(newest, lease.epoch))
             if newest > lease.epoch:
