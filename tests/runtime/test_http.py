@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from headrace.runtime.credentials import Identity, identity_proof, session_token
 from headrace.runtime.http import NO_OPTIONS, Guard, Health, StatementOptions, StatementResult, create_app
 from headrace.runtime.http_server import Endpoint, with_port
 from headrace.runtime.snode_client import ARROW
-from tests.support.waiting import wait_until
+from tests.support.waiting import MAX_WAIT_S, wait_until
 
 ROWS = pa.table(
     {
@@ -33,6 +34,16 @@ ROWS = pa.table(
         "s": pa.array(["ä", None]),
     }
 )
+
+WAITING: list[int] = []
+"""The threads that run the statement `wait`."""
+LEFT = threading.Event()
+
+
+def abandon(thread: int) -> bool:
+    if thread in WAITING:
+        LEFT.set()
+    return LEFT.is_set()
 
 
 def run_sql(
@@ -49,6 +60,10 @@ def run_sql(
             raise SqlSyntaxError("this is wrong", hint="write it otherwise", span=Span(6, 10))
         case "busy":
             raise OperationalError("busy")
+        case "wait":
+            WAITING.append(threading.get_ident())
+            assert LEFT.wait(MAX_WAIT_S)
+            raise OperationalError("the client is gone")
         case "context":
             return StatementResult(pa.table({"dialect": [dialect], "database": pa.array([database], pa.string())}))
         case "options":
@@ -89,6 +104,7 @@ def endpoint(state: State) -> Iterator[Endpoint]:
         lambda body: body,
         authenticate=authenticate,
         cancel=lambda user, label: (user, label) == ("vera", "mine"),
+        abandon=abandon,
     )
     served = Endpoint(app)
     served.start()
@@ -367,6 +383,15 @@ def test_a_client_that_goes_within_a_body_leaves_no_trace(endpoint: Endpoint, ca
         wait_until(lambda: connections, "the connection")
     wait_until(lambda: not connections and not endpoint._server.server_state.tasks, "the end of the request")
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_the_query_of_a_client_that_is_gone_is_abandoned(endpoint: Endpoint) -> None:
+    body = '{"sql":"wait"}'
+    head = f"POST /sql HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    with send_head(endpoint, head):
+        wait_until(lambda: WAITING, "the statement to run")
+        assert not LEFT.is_set()
+    assert LEFT.wait(MAX_WAIT_S)
 
 
 def test_connections_beyond_the_limit_take_the_place_of_idle_ones() -> None:

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 from pyspark.sql import SparkSession
 
 import headrace
 from headrace.context import Context
+from headrace.doors.gate import Gate
+from headrace.doors.tdengine.door import create_tdengine_door
 from headrace.errors import LimitError, NotFoundError, OperationalError
 from headrace.queries.running import RunningQueries
 from headrace.runtime.context import Lazy, open_context
+from headrace.runtime.snode_client import SnodeEndpoint, write_endpoint
+from headrace.service.authentication import authenticator
 from headrace.service.results import Result
 from headrace.service.session import Session
+from headrace.settings import load
 from headrace.storage.spark import arrow_results
 from tests.support.busy_spark import occupied, run_tasks, running_tasks
-from tests.support.living_snode import living_snode
+from tests.support.living_snode import TOKEN, living_snode
 from tests.support.waiting import MAX_WAIT_S, wait_until
 
 pytestmark = pytest.mark.spark
@@ -113,6 +123,34 @@ def test_iotdb_lists_and_kills_queries_of_both_languages(client: Session, spark:
             query.result(MAX_WAIT_S)
     with pytest.raises(NotFoundError, match="714: No such query"):
         tree.execute(f"KILL QUERY '{id}'")
+
+
+def test_ctrl_c_ends_the_query_on_the_snode(client: Session, spark: SparkSession, tmp_path: Path) -> None:
+    settings, lease = client.context.settings, client.context.catalog.leases.get("default")
+    assert lease is not None
+    endpoint = SnodeEndpoint(lease.snode, lease.epoch, str(lease.address), TOKEN)
+    write_endpoint(settings.home_path, settings.catalog, endpoint)
+    command = [sys.executable, "-m", "headrace.cli.main", "sql", "--home", str(settings.home_path), SELECT]
+    with occupied(spark, tmp_path), subprocess.Popen(command, stderr=subprocess.PIPE, env={"PATH": os.defpath}) as process:
+        wait_until(lambda: client.execute("SHOW QUERIES").count == 1, "the query to run")
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(MAX_WAIT_S), process.stderr.read() if process.stderr else b"") == (130, b"")
+        wait_until(lambda: client.execute("SHOW QUERIES").count == 0, "the query to end")
+
+
+def test_the_query_of_a_client_of_tdengine_that_is_gone_ends(served: Context, spark: SparkSession, tmp_path: Path) -> None:
+    settings = load(home=served.settings.home_path, doors="tdengine", tdengine_port=0, http_token="secret", local_rows=0)
+    queries, context = RunningQueries(served), replace(served, settings=settings)
+    door = create_tdengine_door(Gate(context, authenticator(context), queries))
+    assert door is not None
+    door.start()
+    try:
+        with occupied(spark, tmp_path):
+            with pytest.raises(httpx.ReadTimeout):
+                httpx.post(f"http://{door.address}/rest/sql", content=SELECT, auth=("root", "secret"), trust_env=False, timeout=2)
+            wait_until(lambda: not queries.all(), "the query to end")
+    finally:
+        door.stop()
 
 
 def test_a_query_ends_after_its_time_even_if_it_waits_for_spark(served: Context, spark: SparkSession, tmp_path: Path) -> None:

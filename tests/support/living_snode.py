@@ -26,7 +26,8 @@ def living_snode(context: Context, name: str = "default", detail: Mapping[str, A
     lease = catalog.leases.acquire(name, HOLDER, LEASE_MS)
     assert lease is not None
     guard = Guard(TOKEN, "", lambda: Identity(lease.epoch, endpoint.address))
-    endpoint = Endpoint(create_app(guard, runner, lambda: Health(True, {}), str, cancel=runner.cancel, vouch=runner.vouch))
+    app = create_app(guard, runner, lambda: Health(True, {}), str, cancel=runner.cancel, vouch=runner.vouch, abandon=runner.abandon)
+    endpoint = Endpoint(app)
     endpoint.start()
     renewed = catalog.leases.renew(replace(lease, address=endpoint.address), LEASE_MS)
     catalog.snodes.beat(renewed, token=TOKEN, detail=dict(detail))

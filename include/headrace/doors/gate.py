@@ -191,6 +191,10 @@ class Gate:
             queries=self._queries,
         )
 
+    def abandon(self, thread: int) -> bool:
+        """End the query that a thread runs, since its client is gone; return False if it runs none."""
+        return self._queries is not None and self._queries.abandon(thread)
+
     def close(self, connection: DoorConnection) -> None:
         """Close a session. Idempotent."""
         if self.context.connections.remove(connection.id) is not None:

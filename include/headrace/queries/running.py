@@ -146,11 +146,16 @@ class RunningQueries:
             query.end(OperationalError("the query was canceled", hint="run it again"))
         return bool(named)
 
-    def end_of_thread(self, thread: int, error: Error) -> None:
-        """End what a thread runs with an error."""
-        for query in self.all():
-            if query.thread == thread:
-                query.end(error)
+    def end_of_thread(self, thread: int, error: Error) -> bool:
+        """End what a thread runs with an error; return False if it runs no query."""
+        own = [query for query in self.all() if query.thread == thread]
+        for query in own:
+            query.end(error)
+        return bool(own)
+
+    def abandon(self, thread: int) -> bool:
+        """End the query that a thread runs, since its client is gone; return False if it runs none."""
+        return self.end_of_thread(thread, OperationalError("the client has ended the connection", hint="run the query again"))
 
     @contextmanager
     def _job_group(self, id: str) -> Iterator[None]:

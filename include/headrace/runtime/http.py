@@ -26,7 +26,7 @@ from headrace.model.access import Principal
 from headrace.model.connections import Origin
 from headrace.model.masking import masked
 from headrace.runtime.credentials import Identity, are_equal, identity_proof, session_token
-from headrace.runtime.http_limits import MAX_SQL_BYTES, RequestLimits, TooLargeError, TooSlowError
+from headrace.runtime.http_limits import MAX_SQL_BYTES, Abandon, RequestLimits, TooLargeError, TooSlowError
 from headrace.runtime.snode_client import ARROW, JSON, TRIGGERS_PATH
 
 if TYPE_CHECKING:
@@ -94,6 +94,10 @@ class SqlService(RunSql, Protocol):
 
     def cancel(self, user: str, label: str) -> bool:
         """End the queries that a user runs under a label; return False if there are none."""
+        ...
+
+    def abandon(self, thread: int) -> bool:
+        """End the query that a thread runs, since its client is gone; return False if it runs none."""
         ...
 
     def vouch(self, name: str | None, origin: str) -> Principal:
@@ -221,11 +225,12 @@ def create_app(
     authenticate: Authenticate | None = None,
     cancel: Callable[[str, str], bool] | None = None,
     vouch: Vouch = token_holder,
+    abandon: Abandon = lambda _: False,
 ) -> FastAPI:
     """Return the application. The bare status and a proof of identity are public; everything else needs a token.
 
     Statements may come with the name and password of a user (HTTP's basic authentication) if `authenticate` checks them. `vouch`
-    says as whom those act who have the token.
+    says as whom those act who have the token, and `abandon` ends queries whose clients are gone.
     """
     app = FastAPI(title="Headrace snode", docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -239,7 +244,7 @@ def create_app(
     def identity(nonce: str = Query(min_length=MIN_NONCE_LENGTH, max_length=MAX_NONCE_LENGTH)) -> dict[str, str]:
         return {"proof": identity_proof(guard.token, nonce, guard.identity())}
 
-    add_statements(app, run_sql, partial(find_caller, guard, authenticate), vouch, cancel, limits)
+    add_statements(app, run_sql, partial(find_caller, guard, authenticate), vouch, cancel, abandon, limits)
 
     if run_trigger is not None:
         add_triggers(app, partial(find_caller, guard, None), run_trigger, limits)
@@ -267,6 +272,7 @@ def add_statements(
     find: Callable[[Request], Caller],
     vouch: Vouch,
     cancel: Callable[[str, str], bool] | None,
+    abandon: Abandon,
     limits: RequestLimits,
 ) -> None:
     """Run statements, and cancel queries if `cancel` is given. Credentials are checked before a body is read."""
@@ -290,7 +296,8 @@ def add_statements(
             statement = parsed(Statement, body)
         principal, owner = await principal_of(caller, statement.user, statement.origin)
         options = StatementOptions(statement.label, statement.max_rows)
-        return await limits.run(owner, respond, run_sql, statement, principal, request.headers.get("accept", ""), options)
+        accept = request.headers.get("accept", "")
+        return await limits.run(request, abandon, owner, respond, run_sql, statement, principal, accept, options)
 
     if cancel is not None:
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 import anyio
@@ -28,10 +30,13 @@ MAX_STATEMENTS: Final = 64
 """Statements of a server that run at the same time; others wait."""
 USER_SHARES: Final = 4
 """A user has one of this many shares of memory, and two of threads."""
+ABANDON_PAUSE_S: Final = 0.2
 GZIP: Final = 16 + zlib.MAX_WBITS
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Abandon = Callable[[int], bool]
+"""Ends the query that a thread runs, since its client is gone; returns False if it runs none."""
 
 
 class TooLargeError(LimitError, code=LimitError.code):
@@ -58,10 +63,47 @@ class RequestLimits:
         async with self.memory.held(user, size):
             yield await read_body(request, max_bytes)
 
-    async def run(self, user: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a function for a user in a thread."""
+    async def run(
+        self, request: Request, abandon: Abandon, user: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a function for the request of a user in a thread, and abandon the query that it runs once the client is gone."""
+        run = WatchedRun(abandon)
         async with self._places.held(user, 1):
-            return await run_sync(lambda: function(*args, **kwargs), limiter=self._threads)
+            watcher = asyncio.create_task(run.end_when_left(request))
+            try:
+                return await run_sync(run.call, lambda: function(*args, **kwargs), limiter=self._threads)
+            finally:
+                watcher.cancel()
+
+
+@dataclass(slots=True)
+class WatchedRun:
+    """A function that a thread runs for a client."""
+
+    abandon: Abandon
+    thread: int = 0
+    """The thread while it runs the function, else 0."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run the function in this thread."""
+        self.thread = threading.get_ident()
+        try:
+            return function()
+        finally:
+            with self.lock:  # what the thread runs next is of another client
+                self.thread = 0
+
+    async def end_when_left(self, request: Request) -> None:
+        """Wait until the client is gone, then for a query of the thread, and end that."""
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        while not await run_sync(self._end):
+            await asyncio.sleep(ABANDON_PAUSE_S)
+
+    def _end(self) -> bool:
+        with self.lock:
+            return self.thread != 0 and self.abandon(self.thread)
 
 
 def max_size(request: Request, max_bytes: int) -> int:

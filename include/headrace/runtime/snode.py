@@ -211,6 +211,7 @@ class Snode:
             authenticator(self._context),
             self._run_sql.cancel,
             self._run_sql.vouch,
+            self._run_sql.abandon,
         )
         port = port_of(self._name, self._context.catalog.members.all(), settings.http_port)
         tls, proxies = endpoint_context(settings), settings.trusted_proxies

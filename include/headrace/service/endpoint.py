@@ -56,6 +56,10 @@ class SqlRunner:
         """End the queries that a user runs under a label; return False if there are none."""
         return self.queries.cancel(user, label)
 
+    def abandon(self, thread: int) -> bool:
+        """End the query that a thread runs, since its client is gone; return False if it runs none."""
+        return self.queries.abandon(thread)
+
     def vouch(self, name: str | None, origin: str) -> Principal:
         """Return as whom the holder of the token acts: with all rights, unless they name a user and there are some."""
         return token_holder(name, origin) if name is None else taken_on_trust(self.context.catalog, name, origin)

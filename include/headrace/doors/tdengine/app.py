@@ -55,7 +55,8 @@ class RestInterface:
         database = request.path_params.get("database")
         async with self.limits.body(request, principal.name, MAX_SQL_BYTES) as body:
             sql = text_of(body)
-        result, plan = await self.limits.run(principal.name, self.run, origin_of(request), principal, sql, database)
+        run = partial(self.run, origin_of(request), principal, sql, database)
+        result, plan = await self.limits.run(request, self.gate.abandon, principal.name, run)
         return StreamingResponse(answer(result, plan, format), media_type="application/json")
 
     async def login(self, request: Request) -> Response:
