@@ -123,6 +123,13 @@ def test_a_busy_port_is_reported_with_its_owner_and_the_setting(tmp_path: Path) 
     assert is_port_free(find_free_port())
 
 
+def test_without_java_nothing_is_started(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigurationError, match="no Java runtime on JAVA_HOME="):
+        embedded_airflow.start(settings)
+    assert not embedded_airflow.status(settings).running
+
+
 def test_two_commands_do_not_start_and_stop_concurrently(settings: Settings) -> None:
     from filelock import FileLock
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -168,6 +169,28 @@ def test_the_wait_reports_obstacles_and_is_bounded(catalog: Catalog, home: Setti
     assert len(left) == 1
     assert left[0].startswith(f"after 0 s the driver of snode default is not running; {text}")
     assert str(home.home_path / "logs" / "airflow" / "dag_id=headrace_snode__default") in left[0]
+
+
+@pytest.mark.parametrize(
+    ("events", "cause"),
+    [
+        ([("info", "2026-01-01 10:00:00 ERROR headrace: [CONFIGURATION] x"), ("error", "Task failed")], "[CONFIGURATION] x"),
+        ([("info", "Spark-Submit cmd: …"), ("info", "JAVA_HOME is not set"), ("error", "Task failed")], "JAVA_HOME is not set"),
+        ([("error", "Cannot run it")], "Cannot run it"),
+    ],
+)
+def test_the_error_of_a_driver_that_is_tried_again_is_shown(
+    catalog: Catalog, home: Settings, events: list[tuple[str, str]], cause: str
+) -> None:
+    assert catalog
+    run = home.home_path / "logs" / "airflow" / "dag_id=headrace_snode__default" / "run_id=r" / "task_id=driver"
+    run.mkdir(parents=True)
+    (run / "attempt=1.log").write_text(
+        "::group::\n" + "\n".join(json.dumps({"level": level, "event": event}) for level, event in events)
+    )
+    console = Steps()
+    await_ready(home, Airflow(), console, wait_s=0.1)
+    assert console.steps[0].endswith(f"its task in Airflow is up_for_retry, try 3, since it failed: {cause}")
 
 
 def test_a_dag_that_was_paused_is_not_waited_for(catalog: Catalog, home: Settings) -> None:

@@ -34,6 +34,7 @@ from headrace.runtime.processes import (
 )
 from headrace.runtime.readiness import await_ready
 from headrace.settings import Settings
+from headrace.storage.spark.java import check_java
 
 if TYPE_CHECKING:
     from headrace.runtime.airflow import AirflowClient
@@ -143,7 +144,7 @@ def start(
     Idempotent. If snodes or streams are not ready within `streams_wait_s`, Airflow continues to run, and `obstacles` says why.
 
     Raises:
-        ConfigurationError: The port is taken; the message names the process that uses it.
+        ConfigurationError: There is no Java, or the port is taken; the message names the process that uses it.
         OperationalError: A component did not start; the message has the end of its log. What was started is stopped again.
     """
     console = console or SilentConsole()
@@ -165,6 +166,7 @@ def _start_airflow(settings: Settings, console: Console, wait_s: float) -> Start
         current = status(settings)
         if current.healthy:
             return _started(settings, first=False, already=True)
+        check_java()
         first = ensure_login(home)
         ports = _ports(settings, home, current.running)
         environment = airflow_environment(settings, ports)

@@ -5,9 +5,11 @@ The catalog shows the state; Airflow shows why an snode has no driver.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.catalog import Catalog
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from headrace.settings import Settings
 
 POLL_PAUSE_S: Final = 0.5
+DRIVER_ERROR: Final = " ERROR headrace: "
+"""What precedes the error with which a driver ends, in its log."""
 
 
 class Steps(Protocol):
@@ -97,7 +101,7 @@ def await_ready(settings: Settings, airflow: Airflow, console: Steps, wait_s: fl
     """Wait until no obstacle is left that may go away without a user; return the texts of those that remain."""
     deadline = time.monotonic() + wait_s
     while True:
-        present = [_explain(obstacle, airflow) for obstacle in _read(settings)]
+        present = [_explain(obstacle, airflow, settings) for obstacle in _read(settings)]
         transient = [obstacle for obstacle in present if obstacle.passes]
         lasting = tuple(obstacle.text for obstacle in present if not obstacle.passes)
         if not transient:
@@ -120,18 +124,50 @@ def _late(obstacle: Obstacle, wait_s: float, settings: Settings) -> str:
     text = f"after {wait_s:.0f} s {obstacle.text}"
     if obstacle.snode is None:
         return text
-    return f"{text}; its logs are in {settings.home_path / 'logs' / 'airflow' / f'dag_id={snode_dag_id(obstacle.snode)}'}"
+    return f"{text}; its logs are in {_log_folder(obstacle.snode, settings)}"
 
 
-def _explain(obstacle: Obstacle, airflow: Airflow) -> Obstacle:
-    """Return the obstacle with the state of its DAG in Airflow."""
+def _log_folder(snode: str, settings: Settings) -> Path:
+    return settings.home_path / "logs" / "airflow" / f"dag_id={snode_dag_id(snode)}"
+
+
+def _explain(obstacle: Obstacle, airflow: Airflow, settings: Settings) -> Obstacle:
+    """Return the obstacle with the state of its DAG in Airflow, and why its driver failed if Airflow is about to try again."""
     if obstacle.snode is None:
         return obstacle
     try:
         explanation, passes = _dag_state(snode_dag_id(obstacle.snode), airflow)
     except OperationalError as error:
         explanation, passes = error.message, True
-    return Obstacle(f"{obstacle.text}; {explanation}", passes, obstacle.snode)
+    cause = _failure(_log_folder(obstacle.snode, settings)) if "up_for_retry" in explanation else ""
+    return Obstacle(f"{obstacle.text}; {explanation}{cause and f', since it failed: {cause}'}", passes, obstacle.snode)
+
+
+def _failure(folder: Path) -> str:
+    """Return why the latest driver failed by its log: its error, or else the last line before that of Airflow; empty if unknown."""
+    log = max(folder.rglob("*.log"), key=lambda path: path.stat().st_mtime, default=None)
+    if log is None:
+        return ""
+    with log.open(errors="replace") as file:
+        return last_error(file)
+
+
+def last_error(lines: Iterable[str]) -> str:
+    """Return the error in the log of a driver's task, whose lines are JSON; empty if there is none."""
+    error = previous = ""
+    is_of_driver = False
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        event, level = (str(entry.get(key, "")).strip() for key in ("event", "level")) if isinstance(entry, dict) else ("", "")
+        if DRIVER_ERROR in event:
+            error, is_of_driver = event.partition(DRIVER_ERROR)[2], True
+        elif level == "error" and not is_of_driver:
+            error = error or previous or event
+        previous = event or previous
+    return error
 
 
 def _dag_state(dag_id: str, airflow: Airflow) -> tuple[str, bool]:
