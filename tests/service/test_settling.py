@@ -13,6 +13,7 @@ from headrace.model.failpoints import calling
 from headrace.model.jobs import JobState
 from headrace.settings import load
 from tests.support.interpreted import interpret_plans
+from tests.support.waiting import wait_until
 
 interpret_plans()
 
@@ -67,6 +68,33 @@ def test_connections_that_settle_at_the_same_time_lose_nothing(tmp_path: Path) -
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
+def test_it_is_said_what_takes_time(tmp_path: Path) -> None:
+    seen: list[str] = []
+    settings = load(home=tmp_path / "home", kernels="always")
+    with headrace.connect(settings=settings, database="d") as connection:
+        session, leases = connection.session, connection.session.context.catalog.leases
+        connection.execute("CREATE DATABASE d")
+        connection.execute("CREATE TABLE t (ts TIMESTAMP, v INT)")
+        connection.execute("INSERT INTO t VALUES (0, 1)")
+        created = session.execute(STREAM.replace("INTO", "FILL_HISTORY 1 INTO"))
+        assert created.note == "OK; the stream waits for an snode: `headrace up` starts one, `headrace settle` does its work once"
+        connection.settle(seen.append)
+        assert seen == ["Computing the history of stream d.s"]
+        assert session.execute("PAUSE STREAM s").note == session.execute("RESUME STREAM s").note == ""
+
+        session.close()
+        lease = leases.acquire(settings.snode, "elsewhere:1:a", LONG_MS)
+        connection.execute("INSERT INTO t VALUES (1, 1)")
+        watch = threading.Thread(target=connection.settle, args=(seen.append,))
+        watch.start()
+        wait_until(lambda: len(seen) > 1, "the report")
+        assert lease is not None
+        leases.release(lease)
+        watch.join()
+        assert seen[1:] == ["Waiting for the snode of stream d.s"]
+        assert session.execute("DROP STREAM s").note == ""
+
+
 def test_a_history_that_fails_stops_its_own_stream_only(tmp_path: Path) -> None:
     errors = [DataError("a value cannot be computed"), TransientError("another process computes the chunk")]
 

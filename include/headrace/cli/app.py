@@ -179,8 +179,8 @@ def settle(home: Home = None) -> None:
 
     Without an snode it also executes the continuous queries that are due.
     """
-    with open_connection(home) as connection:
-        connection.settle()
+    with open_connection(home) as connection, system.show_progress() as console:
+        connection.settle(console.step)
 
 
 COMMANDS: Final[dict[Callable[..., None], str]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -213,10 +213,13 @@ class Connection:
         stages = partial(plan_backfill, self.session, stream, cq, start, end, progress=progress)
         return self.session.apply(f"BACKFILL {stream or cq}", rights, stages, (parse_name(stream or ""),)).affected
 
-    def settle(self) -> None:
-        """Return when every stream has processed all that was written; run the streams here unless an snode does."""
+    def settle(self, report: Callable[[str], None] = lambda _: None) -> None:
+        """Return when every stream has processed all that was written; run the streams here unless an snode does.
+
+        `report` is called with what is waited for, whenever that changes.
+        """
         self._open()
-        self.session.settle()
+        self.session.settle(report)
 
     def commit(self) -> None:
         """Do nothing: every statement commits on its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Final
@@ -75,14 +75,17 @@ class EmbeddedRunner:
         self._sampler = StreamSampler(self._context)
         self._holder = f"{CONNECTION} {process_identity()} {threading.get_ident()}-{id(self)}"
         self._busy = threading.Lock()
+        self._report: Callable[[str], None] = lambda _: None
         _runners.add(self)
 
-    def settle(self) -> None:
+    def settle(self, report: Callable[[str], None]) -> None:
         """Return when every running stream has processed all that was written before the call, and no execution is due.
 
-        If a live snode holds the lease, wait for it instead. Another connection of this process hands its lease over.
+        If a live snode holds the lease, wait for it instead. Another connection of this process hands its lease over. `report` is
+        called with what takes its time, whenever that changes.
         """
         with self._busy:
+            self._report = report
             if not self._load_records() and read_shared_jobs(self._context.catalog) is None:
                 return
             if self._take_lease() or self._take_over() or self._wait_for_snode():
@@ -226,6 +229,7 @@ class EmbeddedRunner:
             if not part_number(record.definition.id) or is_filled(self._context, record.definition.id)
         ]
         for record in filling:
+            self._report(f"Computing the history of {record.definition.kind} {record.definition}")
             with left.on_error(record):
                 self._fill_or_stop(record.definition.id)
         return bool(filling)
@@ -262,10 +266,14 @@ class EmbeddedRunner:
             for record in records
             if is_polled(record)
         }
+        names = {record.definition.id: f"{record.definition.kind} {record.definition}" for record in records}
         with closing(PipeWatch(self._context, records)) as pipes:
             last_change, previous = time.monotonic(), None
             while behind := self._lagging_jobs(required, pipes):
                 now = time.monotonic()
+                if previous is None or behind.keys() != previous.keys():
+                    first, more = names[min(behind)], len(behind) - 1
+                    self._report(f"Waiting for the snode of {first}" + (f", and {more} more" if more else ""))
                 if behind != previous:
                     last_change, previous = now, behind
                 if now - last_change > MAX_STALL_SECONDS:

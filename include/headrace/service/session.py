@@ -177,13 +177,13 @@ class Session(SessionState):
 
         return [line for (line,) in self.run([describe_stages(stages)]).tuples()]
 
-    def settle(self) -> None:
-        """Return when every stream has processed all that was written."""
+    def settle(self, report: Callable[[str], None] = lambda _: None) -> None:
+        """Return when every stream has processed all that was written. `report` is called with what is waited for."""
         if self._embedded is None:
             from headrace.service.embedded import EmbeddedRunner
 
             self._embedded = EmbeddedRunner(self.context)
-        self._embedded.settle()
+        self._embedded.settle(report)
 
     def close(self) -> None:
         """Stop what this session started. The Spark session stays, since the process shares it."""

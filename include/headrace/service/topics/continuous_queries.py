@@ -83,7 +83,7 @@ def record_query(definition: JobDefinition, context: Context) -> Stage:
 
 def plan_drop_continuous_query(statement: DropContinuousQuery, session: PlanningContext) -> list[Stage]:
     job = find_query(statement.name, session.context).definition
-    return [remove_job(job), notify_airflow(job_securable(job))]
+    return [remove_job(job), notify_airflow(job_securable(job), dropped=True)]
 
 
 def plan_pause_continuous_query(statement: PauseContinuousQuery, session: PlanningContext) -> list[Stage]:

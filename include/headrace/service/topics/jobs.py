@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from headrace.context import Context
 from headrace.jobs.needs import needs_of
 from headrace.jobs.registry import kind_of
 from headrace.model.job_parts import parts_of
 from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
+from headrace.service.results import Result
 from headrace.service.rights import Action, Right, Securable, need_rights, on_job
 from headrace.service.stage import SessionState, Stage
+
+WAITS: Final = "waits for an snode: `headrace up` starts one, `headrace settle` does its work once"
 
 
 def needed_rights(job: JobDefinition, context: Context) -> tuple[Right, ...]:
@@ -24,10 +29,10 @@ def needed_rights(job: JobDefinition, context: Context) -> tuple[Right, ...]:
     return tuple(right for right in rights if right.action is not kind_of(job).privilege)
 
 
-def notify_airflow(job: Securable, *, resumed: bool = False) -> Stage:
-    """Notify Airflow, if one can be reached, that a job was created, dropped or resumed."""
+def notify_airflow(job: Securable, *, resumed: bool = False, dropped: bool = False) -> Stage:
+    """Notify Airflow, if it can be reached, that a job was created, dropped or resumed; note if no snode is there to run it."""
 
-    def apply(session: SessionState) -> None:
+    def apply(session: SessionState) -> Result:
         from headrace.runtime.airflow import AirflowClient  # imports an HTTP client, which only changes of jobs need
         from headrace.runtime.dag_ids import job_dag_id
 
@@ -37,8 +42,15 @@ def notify_airflow(job: Securable, *, resumed: bool = False) -> Stage:
                 client.announce()
                 if resumed:
                     client.supervise(job_dag_id(job.kind, job.database, job.name))
+        return Result(note="" if dropped or is_any_snode_live(session.context) else f"OK; the {job.kind} {WAITS}")
 
     return Stage((Right(Action.DESCRIBE, job),), lambda: [f"notify Airflow, if it can be reached, of {job}"], apply)
+
+
+def is_any_snode_live(context: Context) -> bool:
+    """Return whether a driver holds the lease of one of the settings' snodes."""
+    now, leases = context.catalog.now(), map(context.catalog.leases.get, context.settings.own_snodes)
+    return any(lease is not None and lease.is_valid(now) for lease in leases)
 
 
 def remove_job(job: JobDefinition) -> Stage:

@@ -104,7 +104,7 @@ def plan_drop_stream(statement: DropStream, session: PlanningContext) -> list[St
     return (
         [nothing_to_do(statement.name, session)]
         if record is None
-        else [remove_job(record.definition), notify_airflow(job_securable(record.definition))]
+        else [remove_job(record.definition), notify_airflow(job_securable(record.definition), dropped=True)]
     )
 
 

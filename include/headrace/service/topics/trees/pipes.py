@@ -177,7 +177,7 @@ def plan_drop_pipe(statement: DropPipe, session: PlanningContext) -> list[Stage]
             return []
         text = "Failed to drop pipe {0}. Failures: {0} does not exist."
         raise missing(session.context, statement.name, text, TreeStatus.PIPE_NOT_EXIST_ERROR)
-    return [remove_job(record.definition), notify_airflow(job_securable(record.definition))]
+    return [remove_job(record.definition), notify_airflow(job_securable(record.definition), dropped=True)]
 
 
 def plan_start_pipe(statement: StartPipe, session: PlanningContext) -> list[Stage]:
