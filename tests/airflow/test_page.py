@@ -52,6 +52,15 @@ def test_a_slow_micro_batch_is_highlighted_and_the_worst_lag_leads_to_it(
         assert page.locator(".facts .warn").inner_text() == "▲ slow batch: 3 m 0 s"
 
 
+def test_snodes_have_the_memory_and_cores_that_they_use(home: Settings, catalog: Catalog, clock: ManualClock) -> None:
+    beat(catalog, add_stream(catalog), memory_bytes=750_000_000, cores=0.25)
+    with served(create_app(Rights(), home, execute=Executed(), clock=clock)) as url, browser() as page:
+        page.goto(url)
+        assert page.locator("#snodes").inner_text() == "✓ snode default 750MB, 0.3 cores"
+        page.set_viewport_size({"width": 390, "height": 740})
+        assert within(page, page.locator("#snodes"))
+
+
 def within(page: Any, node: Any) -> bool:
     """Return whether an element is in the window, without scrolling."""
     box, window = node.bounding_box(), page.viewport_size

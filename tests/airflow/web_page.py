@@ -74,11 +74,11 @@ def only_job(page: TestClient) -> dict[str, Any]:
     return dict(job)
 
 
-def beat(catalog: Catalog, stream: str, *, lag_ms: int = 0, in_flight_ms: int = 0) -> None:
-    """Write a heartbeat of the stream's driver like an snode, with a lease that outlives the test."""
+def beat(catalog: Catalog, stream: str, *, lag_ms: int = 0, in_flight_ms: int = 0, **detail: float) -> None:
+    """Write a heartbeat of the stream's driver like an snode, with a lease that outlives the test and further details."""
     lease = catalog.leases.acquire("default", "elsewhere:1:1", 3_600_000)
     assert lease is not None
-    catalog.snodes.beat(lease, detail=activity_of(catalog, stream, lag_ms=lag_ms, in_flight_ms=in_flight_ms))
+    catalog.snodes.beat(lease, detail=activity_of(catalog, stream, lag_ms=lag_ms, in_flight_ms=in_flight_ms) | detail)
 
 
 def activity_of(catalog: Catalog, stream: str, *, lag_ms: int = 0, in_flight_ms: int = 0) -> dict[str, Any]:

@@ -121,6 +121,7 @@ def snode_rows(state: Snapshot, stale_ms: int) -> list[Json]:
             "holder": lease.holder if lease else None,
             "epoch": lease.epoch if lease else None,
             "heartbeat": beat.at if beat else None,
+            **{key: beat.detail.get(key) if beat else None for key in ("memory_bytes", "cores")},
             "dag_id": snode_dag_id(name),
         }
         for name, lease, beat in drivers

@@ -1,6 +1,6 @@
 // Measurements of a stream or pipe over an hour, a day or a week, drawn by uPlot.
 
-import { compact, duration, element, instant, length, rate, time, zoneName } from "./dom.js";
+import { bytes, compact, duration, element, instant, length, rate, time, zoneName } from "./dom.js";
 
 // Where samples are missing, a line has a gap (null); undefined values lie between two samples that it connects.
 export function withGaps(values, times, isSampled, maxGapMs) {
@@ -24,7 +24,6 @@ export function lonePoints(values) {
   return values.map((_, index) => index).filter((index) => typeof values[index] === "number" && isAlone(index, -1) && isAlone(index, 1));
 }
 
-export const bytes = (value) => (value === null || value === undefined ? "–" : `${compact(value)}B`);
 const REFRESH_MS = 10000;
 const HEIGHT = 130;
 const SYNC = "headrace";

@@ -1,7 +1,7 @@
 // The detail page of a job: its status, statement, plan, backfills or executions, events and actions.
 
 import { BackfillForm } from "./backfill.js";
-import { Charts, PIPE_CHARTS, STREAM_CHARTS, bytes } from "./charts.js";
+import { Charts, PIPE_CHARTS, STREAM_CHARTS } from "./charts.js";
 import { Flow } from "./flow.js";
 import { executionPanel, intervalPicture } from "./intervals.js";
 import { accounting, airflowLink, backfillBar, badge, batchAge, sparkline, stopReason, wideTable } from "./parts.js";
@@ -10,7 +10,7 @@ import { Preview, worksheetLink } from "./preview.js";
 import { Rights } from "./rights.js";
 import { sqlPanel } from "./versions.js";
 import { Windows } from "./windows.js";
-import { actionLabel, ago, duration, element, length, localTime, number, rate, time, withFocusKept, zoneName } from "./dom.js";
+import { actionLabel, ago, bytes, duration, element, length, localTime, number, rate, time, withFocusKept, zoneName } from "./dom.js";
 
 // The tab of each layout beside those that all jobs have, and what its first tab shows.
 const LAYOUTS = {

@@ -23,6 +23,7 @@ const compactFormat = new Intl.NumberFormat(undefined, { notation: "compact", ma
 
 export const number = (value) => (value === null || value === undefined ? "–" : exactFormat.format(value));
 export const compact = (value) => (value === null || value === undefined ? "–" : compactFormat.format(value));
+export const bytes = (value) => (value === null || value === undefined ? "–" : `${compact(value)}B`);
 export const actionLabel = ({ label }) => label[0].toUpperCase() + label.slice(1).replaceAll("-", " ");
 export const percent = (fraction) => `${Math.floor(fraction * 1000) / 10} %`;
 

@@ -3,7 +3,7 @@
 import { intervalStrip } from "./intervals.js";
 import { airflowLink, backfillBar, badge, batchAge, jobAddress, sparkline, stopReason, wideTable } from "./parts.js";
 import { triggerTable } from "./triggers.js";
-import { ago, compact, duration, element, length, number, rate } from "./dom.js";
+import { ago, bytes, compact, duration, element, length, number, rate } from "./dom.js";
 
 const ORDER = ["STOPPED", "FILLING", "CREATED", "RUNNING", "PAUSED"];
 
@@ -213,8 +213,12 @@ export function snodeLinks(data) {
         { class: snode.problem ? "snode bad" : "snode good", title: snode.problem ? `its driver ${snode.problem}` : `driver ${snode.holder}, epoch ${snode.epoch}` },
         snode.problem ? "✗ " : "✓ ",
         `snode ${snode.name}`,
-        snode.problem ? element("small", {}, ` ${snode.problem}`) : null,
+        element("small", {}, ` ${snode.problem ?? usage(snode)}`),
       ),
     ),
   );
+}
+
+function usage({ memory_bytes: memory, cores }) {
+  return memory === null ? "" : `${bytes(memory)}, ${rate(cores)} ${cores === 1 ? "core" : "cores"}`;
 }
