@@ -6,6 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DICTIONARY = ROOT / "docs/.codespell"
+MAX_WORDS = 90_000
+"""Of all pages, code included: what is new says in few words what readers need, or something else goes."""
 
 
 def phrases() -> list[str]:
@@ -34,3 +36,8 @@ def test_british_spelling_and_typing_errors_are_reported(tmp_path: Path) -> None
 
 def test_the_dictionary_is_sorted() -> None:
     assert phrases() == sorted(set(phrases()))
+
+
+def test_the_pages_are_not_longer_than_readers_need() -> None:
+    words = {page: len(page.read_text().split()) for page in (ROOT / "docs").rglob("*.md")}
+    assert sum(words.values()) <= MAX_WORDS, sorted(words.items(), key=lambda item: -item[1])[:10]
