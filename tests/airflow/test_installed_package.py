@@ -8,10 +8,13 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import headrace
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("installed_package.py")
@@ -44,12 +47,23 @@ def look(python: Path, home: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+def run_command(environment: Path, home: Path, *arguments: str) -> str:
+    """Return what the command of an environment prints."""
+    variables = {"PATH": os.defpath, "HOME": str(home), "HEADRACE_HOME": str(home / "home")}
+    command = [str(environment / "bin" / "headrace"), *arguments]
+    return subprocess.run(command, cwd=home, env=variables, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.airflow
 def test_an_airflow_finds_all_that_the_wheel_brings(tmp_path: Path) -> None:
     python = install(build_wheel(tmp_path / "dist"), tmp_path / "environment")
     found = look(python, tmp_path)
     for key in ("package", "operators", "bundle"):
         assert found[key].startswith(str(tmp_path / "environment")), key
+    run = partial(run_command, tmp_path / "environment", tmp_path)
+    assert run("--version") == f"headrace {headrace.__version__}\n"
+    run("sql", "CREATE DATABASE d; CREATE TABLE d.t (ts TIMESTAMP, a INT); INSERT INTO d.t VALUES (0, 1) (1, 2)")
+    assert run("sql", "--format", "csv", "SELECT sum(a) n FROM d.t") == "n\n3\n"
     assert found["hook"] == "headrace.airflow.hooks.HeadraceHook"
     assert found["plugins"] == ["headrace"]
     assert found["dags"] == ["headrace_snode__default"]

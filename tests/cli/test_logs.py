@@ -24,6 +24,7 @@ def home(tmp_path: Path) -> Path:
         "airflow/dag_id=headrace_snode__default/run_id=a/task_id=driver/attempt=1.log": json.dumps({"event": "lost"}),
         "airflow/dag_id=headrace_snode__default/run_id=a/task_id=driver/attempt=2.log": "\n".join(map(json.dumps, lines)),
         "airflow/dag_id=headrace_stream__cold__hourly/run_id=b/task_id=supervise/attempt=1.log": "[1, 2]\nplain",
+        "airflow/dag_id=headrace_cq__minutes/run_id=c/task_id=execute/attempt=1.log": "executed",
     }
     for number, (name, text) in enumerate(files.items()):
         path = tmp_path / "logs" / name
@@ -41,6 +42,7 @@ def test_the_latest_log_of_something_is_printed_as_text(home: Path) -> None:
     assert run(home, "logs", "scheduler") == ["starting", "started"]
     assert run(home, "logs", "default", "-n", "2") == [f"2024-05-01T10:00:0{n}Z info batch {n}" for n in (1, 2)]
     assert run(home, "logs", "cold.hourly") == ["[1, 2]", "plain"]
+    assert run(home, "logs", "minutes") == ["executed"]
     assert run(home, "logs", "code/ada-0123456789abcdef.log") == ["hello"]
     assert [line.split()[0] for line in run(home, "logs")[1:]][-1] == "scheduler.log"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import headrace
 from headrace.runtime.airflow_versions import BELOW, MINIMUM
 from tests.docs.pages import ROOT
 
@@ -53,6 +54,11 @@ def test_the_extra_airflow_brings_what_the_checkout_installs_or_a_wider_range(me
     extra = [requirement for requirement in metadata.get_all("Requires-Dist", []) if "extra == 'airflow'" in requirement]
     assert [line for line in run_time_requirements() if line.startswith("apache-airflow==")] == ["apache-airflow==3.3.2"]
     assert any(requirement.startswith(f"apache-airflow<{BELOW},>={MINIMUM}") for requirement in extra), extra
+
+
+def test_the_version_is_that_of_the_package_and_of_the_changelog(metadata: Message) -> None:
+    newest = next(line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## "))
+    assert metadata["Version"] == headrace.__version__ == newest.split()[1]
 
 
 def test_the_description_is_the_readme(metadata: Message) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.errors import ConfigurationError
 from headrace.model.masking import mask_secrets
 from headrace.runtime.airflow_settings import settings_environment
 from headrace.settings import Settings, load
@@ -55,3 +56,13 @@ def test_the_password_of_a_url_is_masked(url: str, expected: str) -> None:
 def test_the_snode_for_queries_is_asked_before_the_one_with_streams() -> None:
     assert load(snode="a").own_snodes == load(snode="a", query_snode="a").own_snodes == ("a",)
     assert load(snode="a", query_snode="queries").own_snodes == ("queries", "a")
+
+
+def test_a_home_that_cannot_be_created_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="the folder /proc/x cannot be created"):
+        load(home="/proc/x").create_home()
+
+
+def test_a_door_that_does_not_exist_is_an_error_before_anything_starts() -> None:
+    with pytest.raises(ConfigurationError, match="there is no door 'tdengin'"):
+        load(doors="tdengin")

@@ -241,6 +241,14 @@ def test_an_error_shows_the_name_that_does_not_exist(readings: headrace.Connecti
     assert raised.value.span == Span(start, start + len("missing"))
 
 
+@pytest.mark.parametrize(
+    "sql", ["select * from readings", "select count(*) from readings", "create stream s into o as select * from t"]
+)
+def test_a_name_without_a_database_says_so(tmp_path: Path, sql: str) -> None:
+    with headrace.connect(tmp_path) as connection, pytest.raises(headrace.NoDatabaseError, match="database"):
+        connection.execute(sql)
+
+
 def test_a_database_takes_its_tables_along(readings: headrace.Connection) -> None:
     readings.execute("drop database d")
     assert fetch(readings, "show databases") == []
