@@ -19,6 +19,8 @@ from pyspark.sql import SparkSession
 import headrace
 from headrace.context import Context
 from headrace.doors.gate import Gate
+from headrace.doors.iotdb.door import IotdbDoor
+from headrace.doors.options import DoorOptions
 from headrace.doors.tdengine.door import create_tdengine_door
 from headrace.errors import LimitError, NotFoundError, OperationalError
 from headrace.queries.running import RunningQueries
@@ -30,6 +32,7 @@ from headrace.service.session import Session
 from headrace.settings import load
 from headrace.storage.spark import arrow_results
 from tests.support.busy_spark import occupied, run_tasks, running_tasks
+from tests.support.iotdb_client import iotdb_client  # noqa: F401  (fixture)
 from tests.support.living_snode import TOKEN, living_snode
 from tests.support.waiting import MAX_WAIT_S, wait_until
 
@@ -149,6 +152,28 @@ def test_the_query_of_a_client_of_tdengine_that_is_gone_ends(served: Context, sp
             with pytest.raises(httpx.ReadTimeout):
                 httpx.post(f"http://{door.address}/rest/sql", content=SELECT, auth=("root", "secret"), trust_env=False, timeout=2)
             wait_until(lambda: not queries.all(), "the query to end")
+    finally:
+        door.stop()
+
+
+@pytest.mark.usefixtures("iotdb_client")
+def test_the_query_of_a_client_of_iotdb_that_is_gone_ends(served: Context, spark: SparkSession, tmp_path: Path) -> None:
+    from iotdb.Session import Session as Client
+
+    settings = load(home=served.settings.home_path, doors="iotdb", iotdb_port=0, http_token="secret", local_rows=0)
+    queries, context = RunningQueries(served), replace(served, settings=settings)
+    door = IotdbDoor(Gate(context, authenticator(context), queries), DoorOptions("127.0.0.1", 0), 10)
+    door.start()
+    try:
+        client = Client("127.0.0.1", door.port, "root", "secret")
+        client.open(False)
+        with occupied(spark, tmp_path), ThreadPoolExecutor(1) as pool:
+            query = pool.submit(client.execute_query_statement, "SELECT a FROM root.d.readings.*")
+            wait_until(lambda: queries.all(), "the query to run")
+            (connection,) = door._connections
+            door._loop.call_soon_threadsafe(connection.abort, "the client leaves")
+            wait_until(lambda: not queries.all(), "the query to end")
+            assert query.exception(MAX_WAIT_S) is not None
     finally:
         door.stop()
 

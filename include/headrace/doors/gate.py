@@ -114,6 +114,12 @@ class DoorConnection:
         if thread and queries is not None:
             queries.end_of_thread(thread, killed())
 
+    def abandon(self) -> None:
+        """End the query that it runs, since its client is gone. What it writes is written."""
+        thread, queries = self.thread, self.session.queries
+        if thread and queries is not None:
+            queries.abandon(thread)
+
     def check(self) -> None:
         """Raise an error if nothing may be done any more.
 

@@ -93,6 +93,11 @@ class Client:
             self.gate.close(self._connection)
             self._connection = None
 
+    def leave(self) -> None:
+        """End the query that runs for the client, which is gone."""
+        if self._connection is not None:
+            self._connection.abandon()
+
     def execute(self, sql: str) -> Result:
         """Run a statement."""
         return self.connection.execute(sql)

@@ -185,6 +185,11 @@ class IotdbConnection(FrameProtocol):
         assert self._client is not None
         self._loop.run_in_executor(pool, answer_frame, self._client, frame).add_done_callback(finish)
 
+    def left(self) -> None:
+        """End the query that runs: no one waits for it."""
+        if self._client is not None:
+            self._loop.run_in_executor(self._door.pool, self._client.leave)
+
     def ended(self) -> None:
         """Close the session."""
         self._door.forget(self)

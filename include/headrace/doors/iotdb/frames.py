@@ -76,6 +76,10 @@ class FrameProtocol(asyncio.Protocol):
         """Start to handle a frame, and have `answer` called in the event loop when that is done."""
 
     @abstractmethod
+    def left(self) -> None:
+        """Note that the client is gone while a frame is handled."""
+
+    @abstractmethod
     def ended(self) -> None:
         """Note that the connection has ended, and that no frame is handled."""
 
@@ -130,7 +134,9 @@ class FrameProtocol(asyncio.Protocol):
         self._limit(None)
         if self._phase is Phase.WAITING:
             self._budget.withdraw(self._owner, self._read_large)
-        if self._phase is not Phase.HANDLING:
+        if self._phase is Phase.HANDLING:
+            self.left()
+        else:
             self._finish()
 
     def _advance(self) -> None:
