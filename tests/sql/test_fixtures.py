@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.errors import Error
+from headrace.errors import Error, SqlSyntaxError
 from headrace.model.expressions import Expression, Star, walk
 from headrace.model.statements import Statement
 from headrace.sql import parse, to_sql
@@ -49,3 +49,9 @@ def test_an_invalid_statement_has_message_hint_and_span(refusal: Refusal) -> Non
     assert caught.value.sql == refusal.text
     assert caught.value.span is not None
     assert (caught.value.span.start, caught.value.span.end) == (refusal.start, refusal.end)
+
+
+def test_a_word_of_its_own_is_taken_for_no_misspelling() -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        parse("show variables", "tdengine")
+    assert "VTABLES" not in caught.value.hint
