@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
@@ -122,7 +122,7 @@ class RemoteConnection(Connection):
         """Raise `NotSupportedError`: this takes the files."""
         raise not_remote("backfill", "trigger the DAG of the stream, or run `headrace backfill` where the home is")
 
-    def settle(self) -> None:
+    def settle(self, report: Callable[[str], None] = lambda _: None) -> None:  # noqa: ARG002
         """Raise `NotSupportedError`: the snode runs the streams."""
         raise not_remote("settle", "wait until SHOW STREAMS shows no lag")
 
