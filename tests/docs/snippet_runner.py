@@ -58,6 +58,8 @@ EXECUTED_COMMANDS: Final = frozenset(
 """Other commands start or stop processes, so only their arguments are checked."""
 MAY_FAIL_COMMANDS: Final = frozenset({"verify"})
 """Commands with a non-zero exit code if they report a difference."""
+WAITING_COMMANDS: Final = frozenset({"settle"})
+"""Commands whose standard error is progress, of which a terminal shows nothing once they have ended."""
 ERROR_PREFIX: Final = "error ["
 CELL_NUMBER: Final = re.compile(r"^Out\[\d+\]: ?\n?", re.MULTILINE)
 MAKE_TARGET: Final = re.compile(r"^([a-z]+):", re.MULTILINE)
@@ -233,7 +235,7 @@ def run_headrace(arguments: list[str]) -> str:
     if isinstance(result.exception, headrace.Error):
         return result.output + printing.format_error(result.exception)
     assert result.exit_code == 0 or arguments[0] in MAY_FAIL_COMMANDS, result.output + str(result.exception)
-    return result.output
+    return result.stdout if arguments[0] in WAITING_COMMANDS else result.output
 
 
 def check_arguments(name: str, arguments: list[str]) -> None:
