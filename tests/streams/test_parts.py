@@ -17,12 +17,15 @@ from headrace.model.failpoints import FailpointError, calling
 from headrace.model.job_parts import part_ids, parts_of
 from headrace.model.jobs import JobRecord, JobState
 from headrace.service.connection import Connection
-from headrace.streams.definition.define import StreamPlan
+from headrace.storage.delta import changes
+from headrace.streams.definition.define import StreamPlan, plan_recorded_stream
 from headrace.streams.definition.series_parts import numbers_of
 from headrace.streams.kind import STREAM
 from headrace.streams.sources.lag import measure_counters
+from headrace.streams.sources.parts import own_changes
+from headrace.streams.sources.reader import ChangeReader
 from tests.streams.effort import drawn, drawn_profiles
-from tests.streams.environment import START, StreamEnvironment, assert_accounted, open_profile
+from tests.streams.environment import START, StreamEnvironment, assert_accounted, open_environment, open_profile
 from tests.streams.killing import FAILPOINTS, STREAMS, Campaign
 from tests.support.drawing import SEED
 
@@ -42,6 +45,38 @@ def test_the_number_of_a_part_never_changes() -> None:
     for type_ in (pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
         column = pa.chunked_array([pa.array(NAMES[:2]), pa.array(NAMES[2:])]).cast(type_)
         assert numbers_of(column, 1 << 16).tolist() == numbers
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_parts_read_what_they_need_of_a_large_commit(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "PIECE_ROWS", 3)
+    with open_environment(tmp_path, pytest.fail, driver_rows=0, batch_rows=1) as env:
+        query = "select _wstart ws, sum(a) total, max(g) g from readings partition by tbname, g interval(1m)"
+        stream = env.create(f"create stream s partitions {count} into o as {query}")
+        parts = [
+            plan_recorded_stream(part.definition, env.catalog, env.context.settings) for part in parts_of(record_of(env, stream))
+        ]
+        reader = ChangeReader(env.context, env.table, env.database)
+        for first, names in enumerate((list(env.subtables), list(env.subtables)[:1])):
+            before = reader.latest()
+            values = [(name, first * HOUR_MS + second * 1000, second) for second in range(7) for name in names]
+            env.insert([(*value, "x") for value in values])
+            env.clock.advance(HOUR_MS)
+            taken = list[tuple[Any, ...]]()
+            for plan in parts:
+                commit = reader.read_after(before, plan.scan.tags)
+                assert commit is not None
+                own = own_changes(plan, commit)
+                assert own.large is not None
+                pieces = list(own.large.plain_pieces())
+                needed = {"ts", "a", "tbname", "g", "_change_type", "_commit_version"}
+                assert {name for piece in pieces for name in piece.column_names} == needed
+                assert [piece.num_rows > 0 for piece in pieces][1:] == [True] * (len(pieces) - 1)
+                own_rows = pa.concat_tables(pieces).select(["tbname", "ts", "a"])
+                assert own.rows.select(own_rows.column_names) == own_rows
+                assert set(own.rows.column_names) == needed | {"b"}, "where rows are set aside, they are shown as they are"
+                taken += env.plain(own_rows)
+            assert sorted(taken, key=repr) == sorted(values, key=repr), "each row by one part"
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,6 +34,8 @@ PIECE_ROWS: Final = 500_000
 """Rows of a large commit that are in memory at a time; with a few columns, tens of megabytes."""
 READ_ROWS: Final = 1 << 17
 """Rows of a batch of a data file that is read in pieces: some batches are decoded ahead."""
+Remaining = Callable[[pa.Table], pa.Table]
+"""Returns rows without some that it leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,21 @@ class InsertedRows:
     series_key: str
     times: Bounds
 
-    def pieces(self) -> Iterator[pa.Table]:
-        """Return the rows in the order of the files, with the columns of `Changes.read`, about `PIECE_ROWS` at a time."""
+    def pieces(self, columns: Collection[str] | None = None, remaining: Remaining | None = None) -> Iterator[pa.Table]:
+        """Yield the rows in the order of the files, with the columns of `Changes.read`, about `PIECE_ROWS` at a time.
+
+        Of the stored columns only `columns` are read, by default all. `remaining` returns rows without those that are left out. At
+        least one piece is yielded.
+        """
+        names = [name for name in self.schema.names if columns is None or name in columns]
         paths, series = list(self.paths), (self.series_key, None)
-        batches = self.files.batches(paths, self.schema, self.schema.names, None, series, max_rows=READ_ROWS, ahead=1)
-        return (as_inserted(piece, self.version) for piece in gather(batches, PIECE_ROWS))
+        batches = self.files.batches(paths, self.schema, names, None, series, max_rows=READ_ROWS, ahead=1)
+        pieces = gather(batches, PIECE_ROWS)
+        if remaining is not None:
+            pieces = gather((batch for rows in map(remaining, pieces) for batch in rows.to_batches()), PIECE_ROWS)
+        no_rows = pa.schema([self.schema.field(name) for name in names]).empty_table()
+        yield as_inserted(next(pieces, no_rows), self.version)
+        yield from (as_inserted(piece, self.version) for piece in pieces)
 
 
 def gather(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.streams.state.hashing import hash_column
+from headrace.streams.state.hashing import NULL_HASH, hash_array
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +38,10 @@ class SeriesPart:
 def numbers_of(names: pa.Array | pa.ChunkedArray, count: int) -> npt.NDArray[np.int64]:
     """Return for each series the number of its part. Each name is hashed once."""
     column = names if isinstance(names, pa.ChunkedArray) else pa.chunked_array([names])
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    return np.asarray(hash_column(encoded) % np.uint64(count)).astype(np.int64)
+    encoded = (column if pa.types.is_dictionary(column.type) else column.dictionary_encode()).unify_dictionaries()
+    if not encoded.num_chunks:
+        return np.empty(0, np.int64)
+    distinct = encoded.chunk(0).dictionary
+    numbers = np.append(hash_array(distinct), NULL_HASH) % np.uint64(count)
+    indices = [chunk.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
+    return np.asarray(numbers.astype(np.int64)[np.concatenate(indices)])

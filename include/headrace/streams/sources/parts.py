@@ -1,4 +1,4 @@
-"""The changes of the subtables that a part of a stream computes."""
+"""What a stream needs of the changes of its source: some columns of a large commit, and the subtables that a part computes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ def own_changes(plan: StreamPlan, changes: Changes) -> Changes:
 
     The pieces of a large commit are cut when they are read.
     """
-    if plan.part is None:
-        return changes
-    cut, large = plan.part.cutter(plan.source.series_key), changes.large
-    return replace(changes, source=cut(changes.rows) if large is None else replace(large, remaining=cut))
+    large, cut = changes.large, None if plan.part is None else plan.part.cutter(plan.source.series_key)
+    if large is not None:
+        columns = frozenset([*plan.source.primary_key, *plan.stored_columns])
+        return replace(changes, source=replace(large, columns=columns, remaining=cut))
+    return changes if cut is None else replace(changes, source=cut(changes.rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from headrace.compute.plan import SERIES_KEY
 from headrace.model.positions import Offsets
 from headrace.model.time import Precision
-from headrace.storage.delta.changes import InsertedRows
+from headrace.storage.delta.changes import InsertedRows, Remaining
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.sources.spill import Spill
 from headrace.streams.state.checkpoints import MAX_EVENT_TIME, StreamState
@@ -124,6 +124,7 @@ class LargeCommit:
     Attributes:
         stream: Yields the changes in pieces.
         inserted: The rows, if it has only inserted some.
+        columns: The stored columns that a stream needs of these; None for all.
         add_tags: Joins the tags that a query reads.
         remaining: Returns the changes of a piece without those that a stream leaves out.
         others: The changes instead of those that are left out.
@@ -133,8 +134,9 @@ class LargeCommit:
     count: int
     stream: Callable[[], Iterator[pa.Table]]
     inserted: InsertedRows | None = None
+    columns: frozenset[str] | None = None
     add_tags: Callable[[pa.Table], pa.Table] = lambda rows: rows
-    remaining: Callable[[pa.Table], pa.Table] | None = None
+    remaining: Remaining | None = None
     others: pa.Table | None = None
 
     def raw_pieces(self) -> Iterator[pa.Table]:
@@ -143,10 +145,14 @@ class LargeCommit:
 
     def pieces(self) -> Iterator[pa.Table]:
         """Yield the changes that remain in pieces."""
-        for piece in self.raw_pieces():
-            yield self.add_tags(piece if self.remaining is None else self.remaining(piece))
+        yield from map(self.add_tags, self._remaining_pieces())
         if self.others is not None and self.others.num_rows:
             yield self.others
+
+    def _remaining_pieces(self) -> Iterator[pa.Table]:
+        if self.inserted is not None:
+            return self.inserted.pieces(self.columns, self.remaining)
+        return self.stream() if self.remaining is None else map(self.remaining, self.stream())
 
     def plain_pieces(self) -> Iterator[pa.Table]:
         """Yield the changes in pieces. The series key is text."""
@@ -161,7 +167,8 @@ class LargeCommit:
                 yield spill.read(number)
 
     def read(self) -> pa.Table:
-        return pa.concat_tables(self.plain_pieces(), promote_options="permissive")
+        """Return the changes that remain, with all columns."""
+        return pa.concat_tables(replace(self, columns=None).plain_pieces(), promote_options="permissive")
 
 
 def with_text_key(rows: pa.Table, name: str) -> pa.Table:
