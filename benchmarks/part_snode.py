@@ -12,15 +12,15 @@ from benchmarks.measure import MAX_WAIT_SECONDS
 from headrace.model.snodes import MAX_LEASE_MS
 from headrace.runtime.context import open_context
 from headrace.runtime.driver import Driver
+from headrace.runtime.garbage import collect_rarely
 from headrace.runtime.lease import holder_name
 from headrace.runtime.metrics import Histogram
 from headrace.settings import load
 
 READY: Final = "ready"
-HEARTBEAT_MS: Final = 100
-"""How often it looks for what the catalog asks for."""
-
 NEVER_WIDE: Final = 1 << 40
+ONE_COMMIT: Final = 1
+"""Rows of a micro-batch, so that each commit is one, however small."""
 
 
 def main() -> None:
@@ -30,12 +30,13 @@ def main() -> None:
     parser.add_argument("--snode", required=True)
     arguments = parser.parse_args()
     settings = load(
-        home=arguments.home, snode=arguments.snode, kernels="always", heartbeat_ms=HEARTBEAT_MS, wide_commit_rows=NEVER_WIDE
+        home=arguments.home, snode=arguments.snode, kernels="always", batch_rows=ONE_COMMIT, wide_commit_rows=NEVER_WIDE
     )
     context = open_context(settings)
     lease = context.catalog.leases.acquire(arguments.snode, holder_name(), MAX_LEASE_MS)
     assert lease is not None, "the snode has a driver"
     driver = Driver(replace(context, epoch=lease.epoch), arguments.snode, fills=False, batches=Histogram(), ended=lambda: None)
+    collect_rarely()  # as an snode does
     driver.start()
     sys.stdout.write(f"{READY}\n")
     sys.stdout.flush()
