@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.compute.columnar.runs import Runs, combined, order_of, stable_order
+from headrace.compute.columnar.runs import Runs, combined, order_of, segment_order, stable_order
 
 LIMITS = np.iinfo(np.int64)
 NUMBER = st.one_of(st.integers(-3, 3), st.sampled_from([LIMITS.min, LIMITS.min + 1, LIMITS.max - 1, LIMITS.max]))
@@ -59,3 +59,11 @@ def test_rows_are_ordered_by_group_and_time(rows: list[tuple[int, int]], by_grou
 @given(numbers=st.lists(NUMBER | st.integers(0, 2**33), min_size=40, max_size=60))
 def test_equal_numbers_stay_in_their_order(numbers: list[int]) -> None:
     assert stable_order(np.array(numbers, np.int64)).tolist() == sorted(range(len(numbers)), key=numbers.__getitem__)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 2)), min_size=1), st.booleans())
+def test_segments_are_ordered_by_group_start_and_end(segments: list[tuple[int, int, int]], in_time: bool) -> None:
+    rows = sorted(segments, key=lambda row: row[1]) if in_time else segments
+    groups, starts, lengths = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    ends = starts + lengths
+    assert segment_order(groups, starts, ends).tolist() == np.lexsort((ends, starts, groups)).tolist()

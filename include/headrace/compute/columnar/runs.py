@@ -188,6 +188,17 @@ def order_of(keys: Sequence[Array], instants: Int64s, ties: Sequence[Array] = ()
     return np.lexsort((*reversed(ties), instants, groups))
 
 
+def segment_order(groups: Int64s, starts: Int64s, ends: Int64s) -> Int64s:
+    """Return the order of segments by group, start and end, equal ones as they come.
+
+    Those of a group mostly come in order: then groups alone are sorted, which takes a fraction of the time.
+    """
+    order = stable_order(groups)
+    if are_ordered(starts[order], marks([groups[order]], len(order)), strictly=True):
+        return order
+    return np.lexsort((ends, starts, groups))
+
+
 def are_ordered(instants: Int64s, is_new: Bools, *, strictly: bool) -> bool:
     """Return whether instants ascend within each group; `is_new` marks the first row of a group."""
     later = instants[1:] > instants[:-1] if strictly else instants[1:] >= instants[:-1]

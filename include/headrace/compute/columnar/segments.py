@@ -38,6 +38,7 @@ from headrace.compute.columnar.runs import (
     numbered_densely,
     order_of,
     ranks,
+    segment_order,
     stable_order,
 )
 from headrace.compute.nodes import Node, columns_of
@@ -137,7 +138,7 @@ class SegmentKernel:
         if self.grid is not None or self.plan.window is None:
             return self._merge_equal(columns, [ticks(columns[WSTART])] if self.grid is not None else [], segments.num_rows)
         groups = combined(self._key_codes(columns), segments.num_rows)
-        order = np.lexsort((ticks(columns[WEND]), ticks(columns[WSTART]), groups))
+        order = segment_order(groups, ticks(columns[WSTART]), ticks(columns[WEND]))
         group_runs = Runs.of(marks([groups[order]], segments.num_rows))
         return self._merge_sorted(take(columns, order), group_runs, None if apart is None else apart[order])
 
