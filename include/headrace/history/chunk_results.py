@@ -20,7 +20,6 @@ from headrace.storage import Bounds, Commit
 from headrace.storage.spark.functions import F
 from headrace.storage.types import MICROSECONDS
 from headrace.streams.filling.filler import Filler
-from headrace.streams.filling.marks import marked_table
 from headrace.streams.keep import kept_windows, oldest_kept
 from headrace.streams.sinks.target import TargetTable
 from headrace.streams.sinks.target_frame import target_rows
@@ -62,7 +61,7 @@ class ArrowChunkResult:
             FencedError: The commit's guard does not hold.
         """
         plan = self._target.plan
-        self._context.tables.writer.replace(marked_table(plan), plan.target_database, self._rows, self._retractions, commit)
+        self._context.tables.writer.replace(self._target.table, plan.target_database, self._rows, self._retractions, commit)
 
 
 class FilledChunkResult:
@@ -132,7 +131,7 @@ class DataFrameChunkResult:
 
     def write(self, commit: Commit) -> None:
         plan = self._target.plan
-        self._context.tables.frames.replace(marked_table(plan), plan.target_database, self._rows, self._retractions, commit)
+        self._context.tables.frames.replace(self._target.table, plan.target_database, self._rows, self._retractions, commit)
 
     def _kept(self, windows: DataFrame) -> DataFrame:
         """Leave out windows that the target's database does not keep."""

@@ -12,9 +12,9 @@ from headrace.model.jobs import DesiredState, JobDefinition, JobProgress, JobRec
 from headrace.model.positions import Offsets, Position
 from headrace.model.tables import Table
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.filling.marks import MARK, marked_table
 from headrace.streams.quarantine.stored_rows import without_quarantine
 from headrace.streams.runner import state_store
+from headrace.streams.sinks.hidden_columns import add_hidden_columns, created_table
 from headrace.streams.sources.source_tables import latest_offsets
 from headrace.streams.sources.stored import max_stored_time
 from headrace.streams.state.checkpoints import StreamState
@@ -31,8 +31,7 @@ def create(context: Context, plan: StreamPlan, definition: JobDefinition, *, if_
     target = plan.target
     with context.catalog.lock(f"ddl {target.database}.{target.name}"):
         try:
-            new_target = None if plan.target_exists else create_target(context, plan)
-            add_mark(context, plan)
+            new_target = prepare_target(context, plan)
             progress = initial_progress(context, plan)
             failpoint("streams.create.prepared")
             created = context.catalog.jobs.create(
@@ -59,8 +58,7 @@ def replace_stream(context: Context, plan: StreamPlan, definition: JobDefinition
     """
     target, old = plan.target, replaced.definition
     with context.catalog.lock(f"ddl {target.database}.{target.name}"):
-        new_target = None if plan.target_exists else create_target(context, plan)
-        add_mark(context, plan)
+        new_target = prepare_target(context, plan)
         progress = JobProgress(boundary=latest_offsets(context, plan.sources), updated=context.clock.now())
         failpoint("streams.replace.prepared")
         context.catalog.jobs.replace(old.id, definition, desired=replaced.desired, target=new_target, progress=progress)
@@ -97,17 +95,18 @@ def retire(context: Context, definition: JobDefinition) -> None:
                 context.tables.writer.retire(table, id)
 
 
-def create_target(context: Context, plan: StreamPlan) -> Table:
-    """Create the target's files, unless the catalog has a table of that name by now: then recording the stream fails."""
+def prepare_target(context: Context, plan: StreamPlan) -> Table | None:
+    """Create the target's files, and return it for the catalog; of one that exists, complete the columns, and return None.
+
+    If the catalog has a table of a new target's name by now, no files are created: recording the stream fails.
+    """
+    if plan.target_exists:
+        add_hidden_columns(context, plan)
+        return None
     if context.catalog.tables.find(plan.target.database, plan.target.name) is None:
-        context.tables.create(marked_table(plan), plan.target_database)
+        context.tables.create(created_table(plan), plan.target_database)
     failpoint("streams.create.target")
     return plan.target
-
-
-def add_mark(context: Context, plan: StreamPlan) -> None:
-    if plan.target_exists and plan.fills_gaps:
-        context.tables.columns.add(plan.target, plan.target_database, [MARK])
 
 
 def initial_progress(context: Context, plan: StreamPlan) -> JobProgress:

@@ -5,7 +5,8 @@ The order is such that a crash in between leaves a usable table, and the same st
 - A new column or tag is added to the Delta table first. Every reader ignores a column that only the Delta table has.
 - A dropped column is marked in the Delta table first and removed from the catalog second: its values stay, so its name must not be
   used again.
-- A dropped tag is removed from the catalog first, because its values are deleted.
+- A dropped tag is removed from the catalog first, because its values are deleted. Where rows carry it, their column is marked
+  before, as that of a dropped column, and so is that of a renamed tag.
 - A renamed tag has both names in between.
 - A renamed column is copied in the Delta table, where the old one is marked as dropped, and renamed in the catalog second.
 """
@@ -95,7 +96,7 @@ def remove_column(table: Table, name: str, *, is_tag: bool) -> Stage:
 
         context.catalog.tables.check_unused(table.database, table.name, [name])
         if is_tag:
-            record()
+            context.tables.columns.retire_tag(table, name, record)
             context.tables.tags.remove(table, name)
         else:
             context.tables.columns.retire(table, name, record)
@@ -148,7 +149,8 @@ def plan_rename_column(statement: RenameColumn, session: PlanningContext) -> lis
 def rename_tag(table: Table, old: str, new: str) -> Stage:
     def change(context: Context, current: Table) -> None:
         with_renamed_column(current, old, new)
-        context.tables.tags.rename(table, old, new, partial(record_name, table, old, new, context))
+        record = partial(record_name, table, old, new, context)
+        context.tables.tags.rename(table, old, new, partial(context.tables.columns.retire_tag, table, old, record))
 
     return alteration(table, f"rename tag {old} of {table.database}.{table.name} to {new}", change)
 

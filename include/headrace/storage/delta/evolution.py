@@ -60,6 +60,19 @@ class Evolution:
         if missing_fields(self._current_schema(table), new_fields, table.name):
             self._commit(table, work)
 
+    def add_new(self, table: Table, database: Database, columns: Sequence[Column]) -> None:
+        """Add the columns whose names the Delta table has never had, in any case."""
+        stored = {name.lower() for name in self._current_schema(table).names}
+        new = [column for column in columns if column.name.lower() not in stored]
+        if new:
+            self.add(table, database, new)
+
+    def present(self, table: Table, database: Database, columns: Sequence[Column]) -> tuple[Column, ...]:
+        """Return those of some columns that the Delta table has, in these types, and that were not dropped."""
+        stored = self._current_schema(table)
+        current = {field.name: field.type for field in stored if not is_retired(field)}
+        return tuple(column for column in columns if current.get(column.name) == field(column, database.precision).type)
+
     def retire(self, table: Table, name: str, record: Record) -> None:
         """Mark a column as dropped, then call `record`; if that refuses, remove the mark.
 
@@ -67,6 +80,14 @@ class Evolution:
         """
         self._annotate(table, name, RETIREMENT)
         self._record(table, name, record)
+
+    def retire_tag(self, table: Table, name: str, record: Record) -> None:
+        """Do what `retire` does if rows carry a tag, as those of targets do; else only call `record`."""
+        stored = None if table.is_virtual else self._current_schema(table)
+        if stored is not None and name in stored.names and not is_retired(stored.field(name)):
+            self.retire(table, name, record)
+        else:
+            record()
 
     def rename(self, table: Table, database: Database, column: Column, new: str, record: Record) -> None:
         """Copy a column's values into a new column and mark the old one as dropped, then call `record`, as `retire` does.
@@ -120,8 +141,8 @@ class Evolution:
             self._writer.attempts(self._handles.writer(table), work)
 
     def _current_schema(self, table: Table) -> pa.Schema:
-        with self._handles.reader(table).latest() as delta:
-            return stored_schema(delta)
+        with self._handles.reader(table).latest_snapshot() as newest:
+            return newest.schema
 
 
 def is_unfinished(stored: pa.Schema, old: str, new_field: pa.Field) -> bool:

@@ -116,7 +116,8 @@ class Footers:
         """
         handle, series = self._handles.reader(table), division.series
         with handle.latest_snapshot() as newest:
-            schema = newest.schema
+            # Rows of targets carry their tags for other readers; ours join them.
+            schema = pa.schema([field for field in newest.schema if not table.is_joined(field.name)])
         if paths is None:
             paths = prune_files(files_at(handle, version)[0], table, schema, bounds, None)["path"].to_pylist()
         groups = [group for group in self._row_groups(handle, table, paths) if group.overlaps(series, bounds)]

@@ -6,7 +6,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -62,12 +62,15 @@ class StagedFile:
 
 def write_file(uri: str, rows: pa.Table, table: Table) -> StagedFile:
     """Write one or more rows as a staged data file of a table."""
-    path, size = write_parquet(uri, "part-00000-", rows)
+    path, size = write_parquet(uri, "part-00000-", rows, [tag.name for tag in table.tags])
     return staged_file(path, size, rows, table)
 
 
-def write_parquet(uri: str, prefix: str, rows: pa.Table) -> tuple[str, int]:
-    """Write rows as a Parquet file in a folder that exists; return its path below the table, and its size."""
+def write_parquet(uri: str, prefix: str, rows: pa.Table, repeated: Collection[str] = ()) -> tuple[str, int]:
+    """Write rows as a Parquet file in a folder that exists; return its path below the table, and its size.
+
+    Columns whose names are among `repeated` are written as dictionaries.
+    """
     is_small = rows.num_rows <= MAX_PLAIN_ROWS
     codec = "snappy" if is_small else "zstd"
     path = f"{prefix}{uuid.uuid4()}-c000.{codec}.parquet"
@@ -75,7 +78,7 @@ def write_parquet(uri: str, prefix: str, rows: pa.Table) -> tuple[str, int]:
         pq.write_table,
         rows,
         compression=codec,
-        use_dictionary=dictionary_columns(rows, is_small=is_small),
+        use_dictionary=dictionary_columns(rows, repeated, is_small=is_small),
         row_group_size=ROW_GROUP_ROWS,
         write_batch_size=MAX_PLAIN_ROWS,
         # That of Arrow says what is a dictionary. Readers take types from the log.
@@ -102,13 +105,15 @@ def write_parquet(uri: str, prefix: str, rows: pa.Table) -> tuple[str, int]:
         raise
 
 
-def dictionary_columns(rows: pa.Table, *, is_small: bool) -> list[str]:
-    """Return the columns to write as dictionaries: those that are, and in a large file those whose values repeat.
+def dictionary_columns(rows: pa.Table, repeated: Collection[str], *, is_small: bool) -> list[str]:
+    """Return the columns to write as dictionaries: those that are, those of `repeated`, and in a large file others that repeat.
 
     A dictionary of distinct values makes a file larger, and takes most of the time to write it.
     """
     return [
-        field.name for field in rows.schema if pa.types.is_dictionary(field.type) or not (is_small or is_distinct(rows[field.name]))
+        field.name
+        for field in rows.schema
+        if pa.types.is_dictionary(field.type) or field.name in repeated or not (is_small or is_distinct(rows[field.name]))
     ]
 
 

@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 
 from headrace.context import Context
 from headrace.errors import HistoryGoneError
+from headrace.model.tables import Table
 from headrace.storage import Bounds
 from headrace.storage.values.scalars import stored_nanoseconds
 from headrace.streams.definition.define import StreamPlan
 from headrace.streams.filling.gaps import Neighborhood, WindowKeys
-from headrace.streams.filling.marks import MARK, marked_table, window_mark
+from headrace.streams.filling.marks import MARK, window_mark
 from headrace.streams.state.tables import ROW_ID, StateTable
 from headrace.streams.windows.change_batch import Bools, Int64s, to_numpy
 from headrace.streams.windows.stored_rows import coalesce_ranges, in_ranges
@@ -61,19 +62,19 @@ class Requests:
 
 
 class EmittedWindows:
-    """The windows of one stream in its target. Not thread-safe."""
+    """The windows of one stream in its target, a `table` with its hidden columns. Not thread-safe."""
 
-    def __init__(self, context: Context, plan: StreamPlan) -> None:
+    def __init__(self, context: Context, plan: StreamPlan, table: Table) -> None:
         self.context = context
         self.plan = plan
-        self.table = marked_table(plan)
+        self.table = table
         self.version: int | None = None
         self._ends: dict[str, tuple[int, int]] = {}
         self._cached = self._no_rows()
 
     @property
     def schema(self) -> pa.Schema:
-        """The stored columns of the target, with the mark."""
+        """The stored columns of the target."""
         return self.context.tables.schema(self.table, self.plan.target_database)
 
     def forget(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -69,10 +70,14 @@ class Filler:
         self.context = context
         self.plan = plan
         self.target = target
-        self.emitted = EmittedWindows(context, plan)
         assert plan.query.interval is not None
         self.grid = plan.query.interval.grid(plan.query)
         self.values = FilledValues(context, plan, target)
+
+    @cached_property
+    def emitted(self) -> EmittedWindows:
+        """The windows that the target has."""
+        return EmittedWindows(self.context, self.plan, self.target.table)
 
     def commit(self, upserts: pa.Table, retractions: pa.Table, commit: Commit, deletes: pa.Table | None = None) -> bool:
         """Commit windows to write and to retract, with what FILL adds and removes, and delete rows with the keys `deletes`.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.compute.windows.fill import IS_FILLED
-from headrace.model.tables import Column, Table
+from headrace.model.tables import Column
 from headrace.model.types import BIGINT
 from headrace.streams.definition.define import StreamPlan
 
@@ -17,11 +16,6 @@ MARK: Final = Column("_headrace_fill", BIGINT)
 """A stream's own number in rows of its windows, and its negative in rows that FILL has added; NULL in rows of others."""
 ID_DIGITS: Final = 15
 """Hexadecimal digits of a stream's id that make its number, which has to fit a BIGINT."""
-
-
-def marked_table(plan: StreamPlan) -> Table:
-    """Return a stream's target with the mark among its columns. The catalog has the target without it."""
-    return replace(plan.target, columns=(*plan.target.columns, MARK)) if plan.fills_gaps else plan.target
 
 
 def window_mark(plan: StreamPlan) -> int:

@@ -103,7 +103,7 @@ class DeltaSink(Sink):
         commit = self._commit(position, expected)
         is_update = 2 * result.rewritten >= result.upserts.num_rows > 0
         self.context.tables.writer.replace(
-            self.plan.target, self.plan.target_database, upserts, deletes, commit, is_update=is_update
+            self.target.table, self.plan.target_database, upserts, deletes, commit, is_update=is_update
         )
         return True
 
@@ -119,7 +119,7 @@ class DeltaSink(Sink):
         has_rows = upserts is not None or deletes is not None
         if has_rows:
             commit = self._commit(position, expected)
-            self.context.tables.frames.replace(self.plan.target, self.plan.target_database, upserts, deletes, commit)
+            self.context.tables.frames.replace(self.target.table, self.plan.target_database, upserts, deletes, commit)
         discard_staged(staged)
         return has_rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -11,11 +12,13 @@ import pyarrow.compute as pc
 
 from headrace.compute.plan import WSTART
 from headrace.context import Context
+from headrace.model.tables import Table
 from headrace.model.types import TypeKind
 from headrace.storage import Bounds
 from headrace.storage.row_matching import match_rows
 from headrace.streams.definition.define import StreamPlan
-from headrace.streams.filling.marks import MARK, mark_values, marked_table, window_mark
+from headrace.streams.filling.marks import MARK, mark_values, window_mark
+from headrace.streams.sinks.hidden_columns import stored_table
 from headrace.streams.sinks.target_groups import TargetGroups, convert_precision
 from headrace.streams.windows.change_batch import from_ticks, to_ticks
 
@@ -30,10 +33,15 @@ class TargetTable:
         self.plan = plan
         self.groups = TargetGroups(context, plan)
 
+    @cached_property
+    def table(self) -> Table:
+        """The target with its hidden columns."""
+        return stored_table(self.context, self.plan)
+
     @property
     def schema(self) -> pa.Schema:
-        """The stored columns of the target, with the mark of FILL if the stream has one."""
-        return self.context.tables.schema(marked_table(self.plan), self.plan.target_database)
+        """The stored columns of the target."""
+        return self.context.tables.schema(self.table, self.plan.target_database)
 
     def to_rows(self, windows: pa.Table) -> pa.Table:
         """Convert finished windows to rows of the target: key columns `p*`, outputs `o*`, and maybe `_is_filled` for those of FILL.
@@ -42,12 +50,15 @@ class TargetTable:
         """
         plan, schema = self.plan, self.schema
         filled = {name: f"o{index}" for index, name in enumerate(plan.columns)}
+        tags = {tag.name: tag for tag in plan.groups.tags}
         columns = []
         for field in schema:
             if field.name == plan.target.series_key:
                 columns.append(self.groups.assign(windows))
             elif field.name in filled:
                 columns.append(self.to_stored(windows[filled[field.name]], field))
+            elif field.name in tags:
+                columns.append(self.groups.tag_values(windows, tags[field.name]))
             elif field.name == MARK.name:
                 columns.append(mark_values(plan, windows))
             else:
@@ -83,7 +94,7 @@ class TargetTable:
         `_group` is the number of the group in the table. Starts are in ticks of the source, cut to the precision of the target.
         Those that FILL has added are left out.
         """
-        target, (_, names) = marked_table(self.plan), self.groups.identify(groups)
+        target, (_, names) = self.plan.target, self.groups.identify(groups)
         times = self.to_timestamps(pa.chunked_array([pa.array([first, last], pa.int64())])).cast(pa.int64()).to_pylist()
         stored = self.context.tables.scan(
             target,

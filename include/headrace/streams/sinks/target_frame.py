@@ -15,6 +15,8 @@ from headrace.context import Context
 from headrace.model.types import TypeKind
 from headrace.storage.spark.functions import F
 from headrace.storage.types import MICROSECONDS
+from headrace.streams.definition.define import StreamPlan
+from headrace.streams.definition.groups import TagSource
 from headrace.streams.filling.marks import MARK, window_mark
 from headrace.streams.sinks.target import TargetTable
 
@@ -27,7 +29,7 @@ SUBTABLE: Final = "_target"
 def target_rows(context: Context, target: TargetTable, windows: DataFrame) -> DataFrame:
     """Convert finished windows to rows of the target. Groups without a subtable are left out."""
     plan = target.plan
-    schema = context.tables.schema(plan.target, plan.target_database)
+    schema = target.schema
     columns = [f"{SUBTABLE} AS {plan.target.series_key}"]
     for index, name in enumerate(plan.columns):
         column = plan.target.column(name)
@@ -37,10 +39,19 @@ def target_rows(context: Context, target: TargetTable, windows: DataFrame) -> Da
             timestamp_sql(f"o{index}", windows, schema.field(name).type) if kind is source is TypeKind.TIMESTAMP else f"o{index}"
         )
         columns.append(f"{value} AS {quote(name)}")
+    columns += [tag_sql(tag, plan, schema.field(tag.name).type) for tag in plan.groups.tags if tag.name in schema.names]
     if plan.fills_gaps:
         mark = window_mark(plan)
         columns.append(f"if({IS_FILLED}, {-mark}L, {mark}L) AS {quote(MARK.name)}")
     return with_subtables(context, target, windows).selectExpr(*columns)
+
+
+def tag_sql(tag: TagSource, plan: StreamPlan, type_: pa.DataType) -> str:
+    """Return the SQL of a tag for windows, by their groups."""
+    value = tag.column or "NULL"
+    if tag.column is not None and tag.type.kind is TypeKind.TIMESTAMP:
+        value = ticks_sql(tag.column, plan.query.precision.nanoseconds, type_)
+    return f"{value} AS {quote(tag.name)}"
 
 
 def target_keys(context: Context, target: TargetTable, windows: DataFrame) -> DataFrame:

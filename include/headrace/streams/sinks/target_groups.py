@@ -153,12 +153,13 @@ class TargetGroups:
         """Return the tags of new subtables, in stored types."""
         columns = {self.plan.target.series_key: groups[SUBTABLE]}
         for tag in self.plan.groups.tags:
-            columns[tag.name] = self._tag_values(groups, tag)
+            columns[tag.name] = self.tag_values(groups, tag)
         if self.plan.groups.id_tag is not None:
             columns[self.plan.groups.id_tag] = groups[GROUP_ID].cast(pa.decimal128(20, 0))
         return pa.table(columns)
 
-    def _tag_values(self, groups: pa.Table, tag: TagSource) -> pa.ChunkedArray:
+    def tag_values(self, groups: pa.Table, tag: TagSource) -> pa.ChunkedArray:
+        """Return a tag for groups, or for windows by their groups, in its stored type."""
         type_ = arrow_type(tag.type, self.plan.target_database.precision)
         if tag.column is None:
             return pa.chunked_array([pa.nulls(groups.num_rows, type_)])
