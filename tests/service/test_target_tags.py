@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 import headrace
 from headrace.storage.delta.handles import rows_uri
 from headrace.streams.sinks import hidden_columns
+from headrace.streams.timeline import TimelineChoice, read_timeline
 from tests.service.conftest import START
 
 if TYPE_CHECKING:
@@ -303,3 +304,14 @@ def test_tags_of_all_types_are_those_of_the_table_of_tags(meters: headrace.Conne
         assert other.execute("select i, total from far.o order by total").fetchall() == [(-1, 1), (None, 2)]
         assert other.execute("select n, sum(total) from far.o where i = -1 group by n").fetchall() == [("ä", 1)]
         assert other.verify(stream="d.s").equal
+
+
+def test_the_timeline_shows_the_tags_in_place_of_hashes(meters: headrace.Connection) -> None:
+    create(meters)
+    insert(meters, ("a", 0, 1), ("c", 0, 4))
+    context = meters.session.context
+    (record,) = context.catalog.jobs.all()
+    timeline = read_timeline(context, record, TimelineChoice(), 10)
+    assert sorted(timeline.labels.values()) == ["north, 1", "south, 2"]
+    assert set(timeline.labels) == set(timeline.series)
+    assert list(read_timeline(context, record, TimelineChoice(tag=("site", "south")), 10).labels.values()) == ["south, 2"]

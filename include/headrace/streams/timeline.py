@@ -26,6 +26,7 @@ from headrace.model.windows import WindowGrid
 from headrace.storage import Bounds
 from headrace.storage.values.scalars import stored_units_per_tick
 from headrace.streams.definition.define import StreamPlan, plan_recorded_stream
+from headrace.streams.definition.groups import AUTO_NAME
 from headrace.streams.definition.layout import GROUP_ID
 from headrace.streams.sinks.target_groups import TargetGroups
 from headrace.streams.state.checkpoints import StreamState
@@ -98,6 +99,7 @@ class Timeline:
     Attributes:
         series: Subtables to choose from, of those with the chosen value of a tag.
         tags: Values to choose from as text, by tag; tags with one value are left out.
+        labels: The tags of those subtables whose names are only hashes of their groups.
         chosen: The one whose windows these are; None if they are those of all.
         columns: The names of the values.
         watermark: Epoch milliseconds; None before the first row.
@@ -107,6 +109,7 @@ class Timeline:
 
     series: tuple[str, ...]
     tags: Mapping[str, tuple[str, ...]]
+    labels: Mapping[str, str]
     chosen: str | None
     columns: tuple[str, ...]
     watermark: int | None
@@ -125,33 +128,44 @@ def read_timeline(context: Context, record: JobRecord, choice: TimelineChoice, l
     plan = plan_recorded_stream(record.definition, context.catalog, context.settings)
     if plan.query.window is None:
         raise NotSupportedError(f"{plan.name} has no windows", hint="its results are rows of their own")
-    listed, tags = subtables_with_tags(context, plan, choice.tag)
+    listed, tags, labels = subtables_with_tags(context, plan, choice.tag)
     series = choice.series
     chosen = series if series is not None or len(listed) <= MAX_SERIES else listed[0]
     timeline = TimelineReader(context, plan, record, choice).read(listed, chosen, limit)
-    return replace(timeline, tags=tags)
+    return replace(timeline, tags=tags, labels=labels)
 
 
 def subtables_with_tags(
     context: Context, plan: StreamPlan, tag: tuple[str, str] | None
-) -> tuple[list[str], dict[str, tuple[str, ...]]]:
-    """Return the first subtables of a stream's target, of those that have a value of a tag, and the first values of each tag.
+) -> tuple[list[str], dict[str, tuple[str, ...]], dict[str, str]]:
+    """Return the first subtables of a target, of those that have a value of a tag; the first values of each tag; and the labels.
 
     Tags are read as by each query of the target, which keeps them until they change.
     """
     listed = context.catalog.subtables.first(plan.target_database.name, plan.target.name, MAX_LISTED_SERIES)
     if not listed or not plan.target.tags:
-        return listed, {}
+        return listed, {}, {}
     stored = context.tables.tags.read(plan.target)
     named = [one.name for one in plan.target.tags if one.name != GROUP_ID]
     texts = {name: text for name in named if (text := as_text(stored[name])) is not None}
     distinct = {name: text.unique().drop_null() for name, text in texts.items()}
     tags = {name: tuple(first_sorted(values)) for name, values in distinct.items() if len(values) > 1}
-    if tag is None:
-        return listed, tags
-    if tag[0] not in texts:
-        return [], tags
-    return first_sorted(stored[plan.target.series_key].filter(pc.equal(texts[tag[0]], tag[1]))), tags
+    series = stored[plan.target.series_key]
+    if tag is not None:
+        listed = first_sorted(series.filter(pc.equal(texts[tag[0]], tag[1]))) if tag[0] in texts else []
+    return listed, tags, labels_of(listed, series, list(texts.values()))
+
+
+def labels_of(listed: Sequence[str], series: pa.ChunkedArray, texts: Sequence[pa.ChunkedArray]) -> dict[str, str]:
+    """Return the tags of those listed subtables whose names are hashes, as one text for each."""
+    names = pa.array(listed, pa.string())
+    hashes = names.filter(pc.match_substring_regex(names, AUTO_NAME))
+    if not texts or not len(hashes):
+        return {}
+    index = pc.index_in(hashes, series.cast(pa.string()))
+    parts = [text.take(index).combine_chunks().fill_null("NULL") for text in texts]
+    labels = pc.binary_join_element_wise(*parts, ", ")
+    return dict(zip(hashes.to_pylist(), labels.to_pylist(), strict=True))
 
 
 def first_sorted(values: pa.Array | pa.ChunkedArray) -> list[str]:
@@ -191,7 +205,7 @@ class TimelineReader:
         latest, earlier = cut_page(sorted(shown, key=lambda window: (window.start, window.series), reverse=True), limit)
         watermark = None if closed_until is None else self.ms(closed_until)
         series = sorted({*listed, *(window.series for window in latest)}) if chosen is None else listed
-        return Timeline(tuple(series), {}, chosen, self.plan.columns[1:], watermark, state is not None, tuple(latest), earlier)
+        return Timeline(tuple(series), {}, {}, chosen, self.plan.columns[1:], watermark, state is not None, tuple(latest), earlier)
 
     def ms(self, ticks: int) -> int:
         """Convert ticks of the source to epoch milliseconds."""

@@ -89,8 +89,10 @@ export class Windows {
     return parts;
   }
 
-  // The part of a subtable's name that the stream's SUBTABLE has given it.
+  // The tags of a subtable whose name is a hash, or the part of the name that the stream's SUBTABLE has given it.
   shortName(series) {
+    const label = this.data.labels?.[series];
+    if (label) return label;
     const end = series.lastIndexOf(`_${this.target}_`);
     return end > 0 ? series.slice(0, end) : series;
   }
