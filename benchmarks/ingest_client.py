@@ -15,6 +15,8 @@ from typing import Any, Final, cast
 
 import uvloop
 
+from headrace.cli.output import buffer_output
+
 BASE_MS: Final = 1_700_000_000_000
 SUBTABLES: Final = 100
 
@@ -163,6 +165,7 @@ def main(run: Callable[[Writes], Coroutine[Any, Any, Written]]) -> None:
     address, authorization, database, *rest = sys.argv[1:]
     connections, rows, requests, rate, first = rest
     writes = Writes(address, authorization, database, int(connections), int(rows), int(requests), float(rate), int(first))
+    buffer_output()
     sys.stdout.write(json.dumps(asdict(uvloop.run(run(writes)))))
 
 

@@ -9,7 +9,6 @@ import base64
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -73,11 +72,7 @@ class Clients:
         numbers = [str(number) for number in (load.connections, load.rows, load.requests, rate, self.first)]
         self.first += load.connections * load.requests
         command = [sys.executable, "-m", load.module, self.address, self.authorization, load.database, *numbers]
-        # Into a file: through a pipe, the output of many requests sometimes came without its end.
-        with tempfile.TemporaryFile("w+") as file:
-            subprocess.run(command, check=True, stdout=file)
-            file.seek(0)
-            output = json.load(file)
+        output = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
         return output["seconds"], output["latencies"]
 
     def measure(self, rounds: int) -> Iterator[Measurement]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import subprocess
+import sys
+import termios
 from contextlib import suppress
 from pathlib import Path
+from typing import IO, Final
 
+import psutil
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -14,7 +20,9 @@ import headrace
 from headrace.cli.app import app
 from headrace.cli.main import main
 from headrace.errors import ProgrammingError
+from tests.support.waiting import wait_until
 
+PIPE_BYTES: Final = 65_536
 SCRIPT = """-- USE cold;
 CREATE DATABASE cold;
 USE cold;
@@ -123,3 +131,20 @@ def test_options_are_named_as_those_of_psql(tmp_path: Path) -> None:
     assert result.stdout.splitlines() == ["name|precision", "a|ms"]
     refused = CliRunner().invoke(app, ["sql", "SHOW DATABASES", "-F", "||"])
     assert isinstance(refused.exception, ProgrammingError)
+
+
+def test_a_write_that_is_interrupted_is_whole(tmp_path: Path) -> None:
+    query = f"SELECT repeat('x', {4 * PIPE_BYTES}) AS text"
+    command = [sys.executable, "-m", "headrace.cli.main", "sql", "--home", str(tmp_path / "home"), "--format", "csv", query]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with psutil.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        wait_until(lambda: unread_bytes(process.stdout) > PIPE_BYTES // 2, "a full pipe")
+        process.suspend()
+        wait_until(lambda: process.status() == psutil.STATUS_STOPPED, "the process to stop")
+        process.resume()
+        wait_until(lambda: process.status() != psutil.STATUS_STOPPED, "the process to go on")
+        assert process.stdout.read() == b"text\n" + b"x" * 4 * PIPE_BYTES + b"\n"
+
+
+def unread_bytes(pipe: IO[bytes]) -> int:
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Final
 
-from headrace.cli.output import show_error
+from headrace.cli.output import buffer_output, show_error
 from headrace.cli.sql import parse_command, run_sql
 from headrace.errors import Error
 from headrace.runtime.garbage import collect_rarely
@@ -18,6 +18,7 @@ ERROR_EXIT_CODES: Final = {"verify": 2}
 def main() -> None:
     """Run the command line: print errors of Headrace without a traceback, and exit with a code that is not 0."""
     collect_rarely()
+    buffer_output()
     os.umask(0o077)  # also for the components that it starts: tables, logs and results are the user's alone
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
@@ -40,6 +41,14 @@ class Tabular(Protocol):
 
     def tuples(self) -> Iterator[tuple[Any, ...]]:
         """Return the rows as tuples of Python values."""
+
+
+def buffer_output() -> None:
+    """Buffer standard output also with `PYTHONUNBUFFERED`: without a buffer, Python drops what an interrupted write has left."""
+    stdout = sys.stdout
+    if isinstance(stdout, io.TextIOWrapper) and not isinstance(stdout.buffer, io.BufferedIOBase):
+        buffer = io.BufferedWriter(io.FileIO(stdout.fileno(), "w", closefd=False))
+        sys.stdout = io.TextIOWrapper(buffer, stdout.encoding, stdout.errors, line_buffering=True)  # lines are written at once
 
 
 def output_width() -> int | None:
