@@ -61,5 +61,6 @@ def test_without_an_airflow_that_is_said(home: Settings) -> None:
 
 def test_a_port_that_another_process_has_is_named(home: Settings, listener: int) -> None:
     settings = load(home=home.home_path, airflow_port=listener, doors="flight", flight_port=0)
+    assert check_ports(load(home=home.home_path, airflow_url="http://airflow")) == "none is fixed"
     with pytest.raises(ConfigurationError, match=f"another process has port {listener} of Airflow"):
         check_ports(settings)

@@ -157,7 +157,7 @@ def check_ports(settings: Settings) -> str:
     taken = [f"port {wanted_ports(settings)[name][1]} of {name}" for name, state in states.items() if state == "taken"]
     if taken:
         raise ConfigurationError(f"another process has {', '.join(taken)}", hint="end it, or set another port")
-    return ", ".join(f"{name} {wanted_ports(settings)[name][1]} {state}" for name, state in states.items())
+    return ", ".join(f"{name} {wanted_ports(settings)[name][1]} {state}" for name, state in states.items()) or "none is fixed"
 
 
 def wanted_ports(settings: Settings) -> dict[str, tuple[str, int]]:
