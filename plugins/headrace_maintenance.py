@@ -13,7 +13,7 @@ from headrace_operators import open_runtime
 
 
 class MaintainTables(BaseOperator):
-    """Drops tables whose TTL has passed, compacts small files, and removes history that nothing needs. Uses no Spark."""
+    """Drops tables whose TTL has passed, compacts small files, and removes history that nothing needs. Spark is for a metastore."""
 
     ui_color = "#dfe6ee"
 

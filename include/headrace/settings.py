@@ -25,12 +25,14 @@ from headrace.model.setting_fields import (
     setting,
 )
 from headrace.model.snodes import MAX_LEASE_MS
-from headrace.model.spark_options import check_java_options, mask_options, parse_spark_options
+from headrace.model.spark_options import check_java_options, check_metastore, mask_options, parse_spark_options
 from headrace.model.streams import MAX_STREAMS_PER_DATABASE
 from headrace.model.tables import HISTORY_HOURS
 
 MEMORY_PATTERN: Final = r"^\d+[kmgtKMGT]$"
-MAY_HAVE_SECRETS: Final = frozenset({"airflow_database_url", "catalog_url", "driver_java_options", "secret_key", "spark_options"})
+MAY_HAVE_SECRETS: Final = frozenset(
+    {"airflow_database_url", "catalog_url", "driver_java_options", "metastore", "secret_key", "spark_options"}
+)
 """Settings whose invalid values are not shown."""
 
 
@@ -347,6 +349,12 @@ class Settings(FieldValues):
         HISTORY_HOURS, "Hours for which maintenance keeps versions of tables, their changes, and files that only they need."
     )
     maintenance_max_keep_hours: int = positive(168, "The same at most for a stream or pipe that has yet to read them.")
+    metastore: str = setting(
+        "",
+        "Hive metastore in which maintenance registers the tables: `thrift://host:9083`, or the JDBC URL of its database. "
+        "If empty, they are registered nowhere.",
+        parse=check_metastore,
+    )
     asset_event_s: int = non_negative(
         60, "Seconds between two events of an asset in Airflow, if a DAG is scheduled on it; 0 for none."
     )

@@ -101,6 +101,12 @@ def check_option(name: str) -> None:
         raise ValueError(f"{name} is set by Headrace and cannot be changed")
 
 
+def check_metastore(address: str) -> None:
+    """Raise `ValueError` for an address that is none of a Hive metastore."""
+    if address and not address.startswith(("thrift://", "jdbc:")):
+        raise ValueError("it begins with neither thrift:// nor jdbc:")
+
+
 def mask_option(option: str) -> str:
     """Hide the value of an option whose name says that it is secret."""
     name, equals, _ = option.partition("=")

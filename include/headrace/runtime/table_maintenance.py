@@ -41,7 +41,7 @@ def maintain(
     """Compact and vacuum all tables, or those of one database. A table that fails is logged and skipped.
 
     History of `retention_hours` is kept, by default as the setting says. With all tables, what crashes have left of streams goes,
-    and what the catalog has of runs and tokens that have ended long ago.
+    and what the catalog has of runs and tokens that have ended long ago, and the metastore, if there is one, gets the tables.
 
     With `bounds`, only files that may have rows of this range are compacted.
     """
@@ -60,7 +60,18 @@ def maintain(
             context.catalog.remove_unused_locks()
         except Error as error:
             logger.error("leaving what crashes have left: %s", error.message)
+        if context.settings.metastore:
+            register(context)
     return results
+
+
+def register(context: Context) -> None:
+    from headrace.runtime.spark_catalog import register_tables  # INSERT needs no engine.
+
+    try:
+        register_tables(context)
+    except Error as error:
+        logger.error("%s", error.message)
 
 
 def forget_ended(context: Context) -> None:

@@ -6,17 +6,16 @@ they may know of.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from headrace.context import Context
-from headrace.errors import Error, NotFoundError
-from headrace.jobs.registry import is_known, kind_of
+from headrace.errors import NotFoundError
+from headrace.jobs.lineage import job_lineage
 from headrace.model.access import PathFilter, Permissions, Privilege
-from headrace.model.jobs import DesiredState, JobDefinition
+from headrace.model.jobs import DesiredState
 from headrace.model.lineage import EVERY_DEVICE, ColumnId, Inputs, Lineage, Transformation
 from headrace.model.paths import quote_node, split_path, unquote_node
 from headrace.model.tables import Table, TableKind
@@ -24,7 +23,6 @@ from headrace.model.trees import TIME_COLUMN
 from headrace.service.results import BOOL, STRING, CatalogRows, ColumnOf, read_columns
 from headrace.service.visible_rows import sees_table, visible_jobs
 
-logger = logging.getLogger(__name__)
 VIRTUAL_TABLE: Final = "virtual table"
 
 
@@ -92,18 +90,6 @@ def lineages(context: Context) -> Iterator[tuple[LineageOwner, Lineage]]:
         if record.desired is not DesiredState.DROPPED and (known := job_lineage(context, job)) is not None:
             yield LineageOwner(job.kind, job.database, job.name, job.id), known
     yield from virtual_lineages(context)
-
-
-def job_lineage(context: Context, job: JobDefinition) -> Lineage | None:
-    """Return the lineage of a job; None if its kind has none, or it cannot be planned now."""
-    part = kind_of(job).lineage if is_known(job.kind) else None
-    if part is None:
-        return None
-    try:
-        return part()(context, job)
-    except Error as error:
-        logger.info("no lineage of %s %s: %s", job.kind, job, error.message)
-        return None
 
 
 def virtual_lineages(context: Context) -> Iterator[tuple[LineageOwner, Lineage]]:

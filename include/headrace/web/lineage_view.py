@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.service.lineage_table import LineageOwner, LineageRow, ShownColumn, job_lineage, rows_of
+from headrace.jobs.lineage import job_lineage
+from headrace.service.lineage_table import LineageOwner, LineageRow, ShownColumn, rows_of
 
 if TYPE_CHECKING:
     from headrace.context import Context

@@ -13,8 +13,8 @@ from openlineage.client.naming.dataset import S3, Kafka, LocalFileSystem
 
 from headrace.context import Context
 from headrace.egress import canonical
-from headrace.errors import Error, NotFoundError
-from headrace.jobs.registry import is_known, kind_of
+from headrace.errors import NotFoundError
+from headrace.jobs.lineage import job_lineage
 from headrace.model.jobs import JobDefinition
 from headrace.model.lineage import ColumnId, ColumnLineage, Inputs, Lineage, Transformation
 from headrace.model.pipes import PipeStage
@@ -68,7 +68,7 @@ class DatasetReader:
     def of_job(self, definition: JobDefinition) -> JobDatasets:
         """Return what a job reads and writes. One that cannot be planned now has no lineage of columns."""
         self._ids.clear()
-        lineage = lineage_of(self._context, definition)
+        lineage = job_lineage(self._context, definition) or Lineage()
         sources = dict.fromkeys((*definition.sources, *tables_of(input_columns(lineage))))
         inputs = tuple(self._dataset(table, {}) for table in self._present(sources))
         return JobDatasets(inputs, tuple(self._outputs(definition, lineage)))
@@ -129,15 +129,6 @@ class DatasetReader:
             id = self._column_table(column)
             if id is not None:
                 merged[id, column.column] |= ways
-
-
-def lineage_of(context: Context, definition: JobDefinition) -> Lineage:
-    """Return the lineage of a job; an empty one if its kind has none, or it cannot be planned now."""
-    part = kind_of(definition).lineage if is_known(definition.kind) else None
-    try:
-        return Lineage() if part is None else part()(context, definition)
-    except Error:
-        return Lineage()
 
 
 def input_columns(lineage: Lineage) -> Iterator[ColumnId]:

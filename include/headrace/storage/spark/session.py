@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -149,8 +149,10 @@ def session_conf(settings: Settings) -> dict[str, str]:
     return DEFAULTS | parse_spark_options(settings.spark_options) | own | storage | authentication
 
 
-def start_session(settings: Settings, *, role: Role = Role.EMBEDDED, archive: Path | None = None) -> SparkSession:
-    """Return the process's Spark session; start it if there is none.
+def start_session(
+    settings: Settings, *, role: Role = Role.EMBEDDED, archive: Path | None = None, options: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Return the process's Spark session; start it if there is none. Users' options go before `options`.
 
     Raises:
         ConfigurationError: Java or the jars are missing; says what to install.
@@ -163,7 +165,7 @@ def start_session(settings: Settings, *, role: Role = Role.EMBEDDED, archive: Pa
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("headrace").master(settings.spark_master)
-    for name, value in (session_conf(settings) | at_launch).items():
+    for name, value in (dict(options or {}) | session_conf(settings) | at_launch).items():
         builder = builder.config(name, value)
     try:
         launch_jvm(at_launch | {"spark.master": settings.spark_master})
