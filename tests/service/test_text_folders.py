@@ -15,6 +15,7 @@ import pytest
 
 import headrace
 from headrace.errors import DataError, ProgrammingError
+from headrace.model.failpoints import calling
 from headrace.runtime.table_maintenance import maintain_table
 from headrace.storage.delta import text_folders
 from tests.service.conftest import on_spark
@@ -170,6 +171,36 @@ def test_a_file_that_may_be_growing_is_read_later(
     assert fetch(connection, "select count(*) from landed") == [(1,)]
     monkeypatch.setattr(text_folders, "QUIET_S", 0)
     assert fetch(connection, "select count(*) from landed") == [(2,)]
+
+
+def test_two_processes_that_convert_a_file_at_once_have_its_rows_once(connection: headrace.Connection, lake: Path) -> None:
+    write(lake / "a.csv", HEADER, *lines(0, 2), age_s=600)
+    create(connection, lake)
+    query = "select count(*), sum(`value`) from landed"
+    with headrace.connect(settings=connection.session.context.settings, database="d") as other:
+        for number in range(1, 4):
+            write(lake / "b.csv", HEADER, *lines(10, number), age_s=60 - number)
+            found: list[tuple[Any, ...]] = []
+            with calling("storage.mirror.read", lambda found=found: found.extend(fetch(other, query))):  # type: ignore[misc]
+                expected = [(2 + number, 1 + sum(range(10, 10 + number)))]
+                assert fetch(connection, query) == expected
+            assert found == expected
+            assert fetch(other, query) == expected
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n"])
+def test_lines_end_as_the_first_of_them_does(
+    connection: headrace.Connection, lake: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(text_folders, "SAMPLE_BYTES", 100)
+    for name, text in (("a.csv", [HEADER, *lines(0, 20)]), ("b.csv.gz", [HEADER, *lines(20, 5), "", "2024-05-01 00:59:00,m1,x"])):
+        content = end.join((*text, "")).encode()
+        (lake / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+        os.utime(lake / name, (1, 1 + len(text)))
+    create(connection, lake)
+    assert fetch(connection, "describe landed")[1][1] == "BIGINT"
+    assert fetch(connection, "select count(*), sum(`value`) from landed") == [(25, sum(range(25)))]
+    assert sorted(file[2:4] for file in files(connection)) == [(5, 1), (20, 0)]
 
 
 def test_maintenance_keeps_converted_files_and_removes_replaced_ones(connection: headrace.Connection, lake: Path) -> None:

@@ -20,6 +20,7 @@ from deltalake.exceptions import CommitFailedError
 
 from headrace import durable
 from headrace.model.external_tables import time_limits
+from headrace.model.failpoints import failpoint
 from headrace.model.time import Precision
 from headrace.storage.delta.creation import CHECKPOINT_INTERVAL_VERSIONS
 from headrace.storage.delta.handles import write_checkpoint
@@ -99,10 +100,12 @@ class Mirror:
         for change in self._source.changes(lambda: self._files, self._mark):
             # What follows from the files survives a power failure, so they have to. Their writer may not have synced them.
             durable.sync(*(unquote(file.uri.removeprefix(FILE)) for file in change.added if file.uri.startswith(FILE)))
+            failpoint("storage.mirror.read")
             try:
                 write_entry(self._uri, self._version + 1, list(actions(change)))
             except CommitFailedError:
                 return False
+            failpoint("storage.mirror.written")
             self._version, self._mark = self._version + 1, change.mark
             self._files = self._files.difference(change.removed).union(file.uri for file in change.added)
         if first // CHECKPOINT_INTERVAL_VERSIONS < self._version // CHECKPOINT_INTERVAL_VERSIONS:

@@ -330,8 +330,10 @@ def read_schema(location: str, format: ExternalFormat) -> pa.Schema:
         with reading(sample.name):
             with open_text(location, info) as source:
                 head = source.read(SAMPLE_BYTES)
-            sample.write_bytes(head if len(head) < SAMPLE_BYTES else head[: head.rfind(LF) + 1])
-            line_end(sample)  # names what is no text
+            sample.write_bytes(head)
+            end = line_end(sample)  # names what is no text
+            if len(head) == SAMPLE_BYTES:
+                sample.write_bytes(head[: head.rfind(end) + 1])
             schema = sample_schema(sample, format)
     partitions = partition_values(location, uri)
     fields = [pa.field(one.name.strip(), sampled_type(one.type)) for one in schema if one.name not in partitions]
