@@ -154,6 +154,20 @@ def sessions(location: str) -> dict[tuple[Any, Any], tuple[int, int]]:
     return {key: (len(values), sum(values)) for key, values in found.items()}
 
 
+def test_a_series_that_appears_later_has_results(connection: headrace.Connection, tmp_path: Path) -> None:
+    location, rows = str(tmp_path / "lake"), rows_at(random.Random(SEED), 30)
+    write_deltalake(location, rows.slice(0, 3))
+    streams_over(connection, location)
+    connection.settle()
+    late = rows.set_column(1, "machine", pa.array(["new"] * 20 + ["newer"] * 10))
+    write_deltalake(location, late, mode="append")
+    connection.settle()
+    assert results(connection, "by_machine") == expected(location, "machine")
+    DeltaTable(location).delete("machine = 'newer'")
+    connection.settle()
+    assert results(connection, "by_machine") == expected(location, "machine")
+
+
 @pytest.mark.parametrize("driver_rows", [7, 500_000], ids=["large", "small"])
 @pytest.mark.parametrize("number", range(2))
 def test_sessions_and_commits_of_many_rows_are_those_of_the_rows(tmp_path: Path, number: int, driver_rows: int) -> None:

@@ -89,7 +89,13 @@ class TargetGroups:
         return groups.append_column(GROUP_ID, pa.array(ids)).append_column(SUBTABLE, names)
 
     def with_source(self, groups: pa.Table) -> pa.Table:
+        """Return the groups whose source subtable exists.
+
+        A series of an external table does as soon as it has rows, which may be before the catalog knows it.
+        """
         names = groups[self.plan.groups.keys[0].column].combine_chunks()
+        if self.plan.source.external is not None:
+            return groups.filter(pc.is_valid(names))
         database, subtables = self.plan.source_database.name, self.context.catalog.subtables
         # In the order of the catalog's index, in which each of its pages is read once.
         sources = names.drop_null()
