@@ -99,7 +99,7 @@ def connections(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     """Provide connections of root and of the user, by dialect, to a home with all that the statements name."""
     home = tmp_path_factory.mktemp("home")
     settings = load(home=home, external_locations=LAKE.name)
-    with headrace.connect(settings=settings) as root, headrace.connect(home, dialect="iotdb") as trees:
+    with headrace.connect(settings=settings) as root, headrace.connect(settings=settings, dialect="iotdb") as trees:
         for sql in TABLES:
             root.execute(sql)
         prepare_tables(root)

@@ -18,6 +18,7 @@ from headrace.service.session import Session
 from headrace.settings import load
 from tests.support.statement_cases import (
     JOBS,
+    LAKE,
     PEOPLE,
     STATEMENTS,
     TREE_JOBS,
@@ -63,7 +64,7 @@ def session(prepared: headrace.Connection, denier: DenyAll) -> Session:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Connection]:
     """Provide a connection to a tree of devices."""
     home = tmp_path_factory.mktemp("tree")
-    with headrace.connect(home, dialect="iotdb") as connection:
+    with headrace.connect(settings=load(home=home, external_locations=LAKE.name), dialect="iotdb") as connection:
         prepare_tree(connection)
         for statement in PEOPLE:
             connection.execute(statement)

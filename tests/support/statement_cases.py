@@ -95,6 +95,7 @@ PEOPLE = (
 )
 TREE_STATEMENTS = {
     "create database root.other": "MANAGE_DATABASE",
+    f"create external database root.lake (time from t, v) tags (m) using delta at '{LAKE.name}'": "USE_EXTERNAL, MANAGE_DATABASE",
     "delete database root.plant": "MANAGE_DATABASE",
     "create timeseries root.plant.line1.s2 with datatype=DOUBLE": "WRITE_SCHEMA on root.plant.line1.s2",
     "delete timeseries root.plant.line1.s1": "WRITE_SCHEMA on root.plant.line1.s1",

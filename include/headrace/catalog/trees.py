@@ -20,7 +20,7 @@ from headrace.catalog.subtables import add_subtables
 from headrace.catalog.tables import find_table
 from headrace.catalog.triggers import SeenRevision
 from headrace.model.conversion import from_json, to_json
-from headrace.model.paths import PathPattern, join_path, split_path
+from headrace.model.paths import ROOT, PathPattern, join_path, split_path
 from headrace.model.schema_log import SchemaStatement
 from headrace.model.tables import Column
 from headrace.model.trees import TREE_TABLE, Device, Timeseries
@@ -125,6 +125,16 @@ class Trees(Repository):
 
     def _databases(self) -> list[str]:
         query = select(TABLES.c.database).where(TABLES.c.kind == "tree", TABLES.c.name == TREE_TABLE)
+        with self._store.read() as connection:
+            return list(connection.scalars(query.order_by(TABLES.c.database)))
+
+    def externals(self) -> list[str]:
+        """Return the names of the databases that are external tables."""
+        return list(self._pins.get("external trees", self._externals))
+
+    def _externals(self) -> list[str]:
+        query = select(TABLES.c.database).where(TABLES.c.kind != "tree", TABLES.c.name == TREE_TABLE)
+        query = query.where(TABLES.c.database.startswith(f"{ROOT}.", autoescape=True))
         with self._store.read() as connection:
             return list(connection.scalars(query.order_by(TABLES.c.database)))
 

@@ -11,7 +11,9 @@ from headrace.model.time import Precision
 TIME_UNITS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 """Units of whole numbers that are times, in nanoseconds."""
 SERIES_SEPARATOR: Final = "_"
-"""What is between the values that name a series."""
+"""What is between the values that name a series in the TDengine language."""
+NODE_SEPARATOR: Final = "."
+"""The same in the IoTDB language, where they are nodes of the path of a device."""
 
 
 CALENDAR_S: Final = (-62_135_424_000, 253_402_128_000)

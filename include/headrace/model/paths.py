@@ -56,6 +56,11 @@ def join_path(nodes: Iterable[str]) -> str:
     return ".".join(nodes)
 
 
+def is_path(name: str) -> bool:
+    """Return whether the name of a database is a path, as those of the IoTDB language are."""
+    return name.startswith(f"{ROOT}.")
+
+
 @dataclass(frozen=True, slots=True)
 class PathPattern:
     """A path whose nodes, in canonical spelling, may be wildcards.

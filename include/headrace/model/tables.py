@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from headrace.model.external_tables import External
+from headrace.model.external_tables import NODE_SEPARATOR, SERIES_SEPARATOR, External
+from headrace.model.paths import is_path
 from headrace.model.spans import Span
 from headrace.model.time import Duration, Precision
 from headrace.model.types import DataType
@@ -145,6 +146,11 @@ class Table:
     def primary_key(self) -> tuple[str, ...]:
         """Stored columns that identify a row."""
         return (self.series_key, self.timestamp.name, *((self.key.name,) if self.key else ()))
+
+    @property
+    def series_separator(self) -> str:
+        """What is between the values that name a series of an external table; in the IoTDB language they are nodes of a path."""
+        return NODE_SEPARATOR if is_path(self.database) else SERIES_SEPARATOR
 
     def column(self, name: str) -> Column | None:
         """Return the column or tag of a name, or None."""

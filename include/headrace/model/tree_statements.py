@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from headrace.model.expressions import Expression, Scalar
+from headrace.model.external_statements import CreateExternalTable
 from headrace.model.paths import PathPattern
 from headrace.model.pipes import PipeStage
 from headrace.model.spans import Span
@@ -30,6 +31,14 @@ class CreateTreeDatabase(TreeStatement):
 
     path: PathPattern
     ttl_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateExternalDatabase(TreeStatement):
+    """`CREATE EXTERNAL DATABASE path …`: a database whose only table, `TREE_TABLE`, is external."""
+
+    path: PathPattern
+    table: CreateExternalTable
 
 
 @dataclass(frozen=True, slots=True)

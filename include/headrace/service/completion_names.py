@@ -30,13 +30,15 @@ class VisibleNames:
 
     def databases(self) -> list[str]:
         """Return the databases of tables."""
-        permissions, trees = self.context.permissions(), set(self.context.catalog.trees.databases())
+        permissions, trees = self.context.permissions(), self.context.catalog.trees
+        others = {*trees.databases(), *trees.externals()}
         names = (database.name for database in self.context.catalog.databases.all())
-        return [name for name in names if name not in trees and permissions.sees_database(name)]
+        return [name for name in names if name not in others and permissions.sees_database(name)]
 
     def trees(self) -> list[str]:
-        """Return the databases that are trees."""
-        return visible_paths(self.context.catalog.trees.databases(), self.context)
+        """Return the databases of the IoTDB language."""
+        trees = self.context.catalog.trees
+        return visible_paths((*trees.databases(), *trees.externals()), self.context)
 
     def tables(self, database: str) -> list[str]:
         """Return the supertables and plain tables of a database; none if it does not exist."""

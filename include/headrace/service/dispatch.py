@@ -22,7 +22,7 @@ TOPICS: Final = {
     ),
     "databases": "create_database alter_database maintain_database drop_database use_database",
     "tables": "create_table drop_table",
-    "external_tables": "create_external_table",
+    "external_tables": "create_external_table create_external_database",
     "alterations": "add_column drop_column modify_column rename_column set_table_options",
     "subtables": "create_subtables create_subtables_from_file set_tags",
     "virtual_tables": "create_virtual_table create_virtual_subtable alter_virtual_table set_origin",

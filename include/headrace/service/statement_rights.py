@@ -142,6 +142,7 @@ PLAIN: Final[Mapping[type[Statement], Callable[[Any], Rights]]] = {
     tables.DropDatabase: partial(_database, Action.DROP),
     tables.CreateSnode: _snode,
     tables.DropSnode: _snode,
+    tree.CreateExternalDatabase: lambda _: (*globally(Privilege.USE_EXTERNAL), *globally(Privilege.MANAGE_DATABASE)),
     **{kind: partial(_global, privilege) for privilege, kinds in GLOBAL.items() for kind in kinds},
 }
 """Statements whose rights do not depend on the user."""

@@ -3,23 +3,36 @@
 A table `meters` of the database `power` is seen as a database `root.power.meters`: each subtable is a device below it, each column
 but the first a series, and each tag a tag of all its series. A plain table is a device itself. Only a path that names the database
 reads its tables: `root.power.**` does, `root.**` does not. A tree with the same name hides the tables.
+
+The table of an external database, which this language creates, is seen in the same way, by the path of the database. A name of its
+subtables is the path of a device below it, of one or more nodes.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.context import Context
 from headrace.errors import NotSupportedError
-from headrace.model.paths import ROOT, PathPattern, join_path, quote_node, split_path, unquote_node
+from headrace.model.external_tables import NODE_SEPARATOR
+from headrace.model.paths import ROOT, PathPattern, is_path, join_path, quote_node, split_path, unquote_node
 from headrace.model.tables import Table, TableKind
 from headrace.model.trees import TREE_TABLE, Device, SeriesLabels, Timeseries
 from headrace.model.types import DataType, TypeKind
-from headrace.trees.databases import databases_of, refuse_table_database, table_database
+from headrace.trees.databases import (
+    databases_of,
+    external_database,
+    refuse_external_database,
+    refuse_table_database,
+    table_database,
+)
 
 if TYPE_CHECKING:
     from headrace.compute.iotdb.scope import DeviceTable
@@ -102,7 +115,7 @@ def refuse_composite_key(table: Table, patterns: Iterable[PathPattern]) -> None:
 
 
 def named_tables(patterns: Iterable[PathPattern], context: Context) -> Iterator[Table]:
-    """Yield the tables of the other language that patterns may be about, by database and name."""
+    """Yield the tables of the other language that patterns may be about, by database and name, then those of external databases."""
     patterns = list(patterns)
     prefixes = {pattern.literal_prefix[:DATABASE_NODES] for pattern in patterns}
     names = [name for prefix in sorted(prefixes) if (name := table_database(prefix, context)) is not None]
@@ -110,11 +123,22 @@ def named_tables(patterns: Iterable[PathPattern], context: Context) -> Iterator[
         for table in sorted(context.catalog.tables.all(name), key=lambda table: table.name):
             if table.kind is not TableKind.TREE and any(may_lie_in(pattern, table_path(table)) for pattern in patterns):
                 yield table
+    for name in context.catalog.trees.externals():
+        if any(may_lie_in(pattern, name) for pattern in patterns):
+            yield context.catalog.tables.get(name, TREE_TABLE)
 
 
 def table_path(table: Table) -> str:
-    """Return the path of a table of the other language."""
-    return join_path((ROOT, quote_node(table.database), quote_node(table.name)))
+    """Return the path of a table that is seen as a database."""
+    return table.database if is_path(table.database) else join_path((ROOT, quote_node(table.database), quote_node(table.name)))
+
+
+def device_path(table: Table, subtable: str) -> str:
+    """Return the path of the device that a subtable is."""
+    if table.kind is TableKind.PLAIN:
+        return table_path(table)
+    nodes = subtable.split(NODE_SEPARATOR) if is_path(table.database) else [subtable]
+    return join_path((table_path(table), *map(quote_node, nodes)))
 
 
 def subtable_devices(table: Table, patterns: Sequence[PathPattern], context: Context) -> list[Device]:
@@ -123,7 +147,7 @@ def subtable_devices(table: Table, patterns: Sequence[PathPattern], context: Con
         return [Device(database, database, series, aligned=True)]
     measurements = [one.measurement for one in series]
     return [
-        Device(database, join_path((database, quote_node(name))), series, aligned=True, labels=dict.fromkeys(measurements, labels))
+        Device(database, device_path(table, name), series, aligned=True, labels=dict.fromkeys(measurements, labels))
         for name, labels in subtable_labels(table, patterns, context)
     ]
 
@@ -140,13 +164,23 @@ def series_of(table: Table) -> tuple[Timeseries, ...]:
 def subtable_labels(table: Table, patterns: Sequence[PathPattern], context: Context) -> Iterator[tuple[str, SeriesLabels]]:
     """Yield the subtables of a table that patterns may be about, with their tags, by name."""
     rows = context.tables.tags.of_subtables(table)
-    prefixes = [pattern.literal_prefix for pattern in patterns]
-    if all(len(prefix) > DEVICE_LEVEL for prefix in prefixes):
-        wanted = [unquote_node(prefix[DEVICE_LEVEL]) for prefix in prefixes]
-        rows = rows.filter(pc.field(table.series_key).isin(wanted))
+    rows = rows.filter(reduce(or_, (names_subtables(table, pattern) for pattern in patterns)))
     for row in sorted(rows.to_pylist(), key=lambda row: str(row[table.series_key])):
         tags = {tag.name: tag_text(row[tag.name]) for tag in table.tags if row[tag.name] is not None}
         yield row[table.series_key], SeriesLabels(tags=tags)
+
+
+def names_subtables(table: Table, pattern: PathPattern) -> pc.Expression:
+    """Return a condition on the series key of subtables that a pattern may be about: their devices match it or begin with it."""
+    level = len(split_path(table_path(table)))
+    nodes = [unquote_node(node) for node in pattern.literal_prefix[level:]]
+    if not nodes:
+        return pc.scalar(True)
+    key = pc.field(table.series_key)
+    if not is_path(table.database):
+        return key == nodes[0]
+    above = [NODE_SEPARATOR.join(nodes[: length + 1]) for length in range(len(nodes))]
+    return key.isin(pa.array(above, pa.string())) | pc.starts_with(key, f"{above[-1]}{NODE_SEPARATOR}")
 
 
 def tag_text(value: object) -> str:
@@ -172,9 +206,12 @@ def device_tables(devices: Iterable[Device], context: Context) -> dict[str, Devi
 def table_of(path: str, devices: Sequence[str], context: Context) -> DeviceTable:
     from headrace.compute.iotdb.scope import DeviceTable, StoredColumn
 
-    database, name = (unquote_node(node) for node in split_path(path)[1:DEVICE_LEVEL])
+    nodes = split_path(path)
+    is_external = path in context.catalog.trees.externals()
+    database, name = (path, TREE_TABLE) if is_external else (unquote_node(node) for node in nodes[1:DEVICE_LEVEL])
     table = context.catalog.tables.get(database, name)
-    subtables = {device: unquote_node(split_path(device)[-1]) for device in devices}
+    below = {device: split_path(device)[len(nodes) :] or (table.name,) for device in devices}
+    subtables = {device: NODE_SEPARATOR.join(map(unquote_node, own)) for device, own in below.items()}
     columns = {
         f"c{number}": StoredColumn(column.name, CASTS.get(TREE_KINDS[column.type.kind]))
         for number, column in enumerate(table.columns)
@@ -183,6 +220,16 @@ def table_of(path: str, devices: Sequence[str], context: Context) -> DeviceTable
 
 
 def refuse_tables(patterns: Iterable[PathPattern], context: Context) -> None:
+    """Raise an error if a pattern is about what this language only reads: tables of the other one, or an external database."""
+    patterns = list(patterns)
+    refuse_table_paths(patterns, context)
+    for pattern in patterns:
+        name = external_database(pattern.literal_prefix, context)
+        if name is not None:
+            refuse_external_database(name, pattern.span)
+
+
+def refuse_table_paths(patterns: Iterable[PathPattern], context: Context) -> None:
     """Raise `NotSupportedError` if a pattern is about tables of the other language."""
     for pattern in patterns:
         name = table_database(pattern.literal_prefix, context)

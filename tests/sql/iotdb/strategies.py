@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from headrace.model import access_statements as access
+from headrace.model import external_statements as external
 from headrace.model import tree_queries as queries
 from headrace.model import tree_statements as model
 from headrace.model.access import Grantee, GranteeKind
 from headrace.model.expressions import Call, Case, Cast, ColumnRef, DurationLiteral, Expression, Literal
+from headrace.model.external_tables import TIME_UNITS, ExternalFormat, OnChange
 from headrace.model.paths import PathPattern, join_path, quote_node
 from headrace.model.pipe_plugin_statements import CreatePipePlugin, DropPipePlugin
 from headrace.model.pipes import PipeStage
 from headrace.model.queries import SelectItem
 from headrace.model.statements import Explain
+from headrace.model.tables import Name
 from headrace.model.time import Duration
 from headrace.model.tree_types import TREE_TYPES
+from headrace.model.trees import TREE_TABLE
 from headrace.model.triggers import TriggerEvent, TriggerType
 from headrace.model.types import TIMESTAMP
 from headrace.model.values import Now
@@ -275,9 +280,30 @@ access_statements = st.one_of(
     st.builds(access.ListRoles, _maybe(people | st.just("root"))),
     st.builds(access.ListPrivileges, grantees | st.just(Grantee(GranteeKind.USER, "root"))),
 )
+external_columns = st.builds(external.ExternalColumn, names, _maybe(st.sampled_from(list(TREE_TYPES.values()))), _tuples(names, 0))
+external_tables = st.builds(
+    external.CreateExternalTable,
+    st.just(Name(None, TREE_TABLE)),
+    _tuples(external_columns),
+    _tuples(external_columns, 0),
+    text,
+    format=st.sampled_from(ExternalFormat),
+    timezone=_maybe(text),
+    unit=_maybe(st.sampled_from(list(TIME_UNITS))),
+    on_change=_maybe(st.sampled_from(OnChange)),
+    comment=_maybe(text),
+    if_not_exists=st.booleans(),
+).flatmap(lambda one: st.just(one) if not one.tags else _tuples(names, 0).map(lambda series: replace(one, series=series)))
+
+
+def _external_database(path: PathPattern, table: external.CreateExternalTable) -> model.CreateExternalDatabase:
+    return model.CreateExternalDatabase(path, replace(table, name=Name(str(path), TREE_TABLE)))
+
+
 statements: st.SearchStrategy[Any] = st.one_of(
     access_statements,
     st.builds(model.CreateTreeDatabase, patterns, _maybe(naturals)),
+    st.builds(_external_database, patterns, external_tables),
     st.builds(model.DropTreeDatabases, _tuples(patterns)),
     st.builds(model.CreateTimeseries, paths, st.tuples(declared)),
     st.builds(model.CreateTimeseries, paths, _tuples(declared), st.just(True)),

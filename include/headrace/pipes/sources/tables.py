@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from headrace.context import Context
 from headrace.errors import NotSupportedError
 from headrace.model.access import EVERY_PATH, PathFilter
 from headrace.model.needs import Needs
-from headrace.model.paths import ROOT, join_path, quote_node
+from headrace.model.paths import quote_node
 from headrace.model.positions import Offsets, source_id
-from headrace.model.tables import Table, TableId, TableKind
+from headrace.model.tables import Table, TableId
 from headrace.model.time import Precision
 from headrace.model.types import DataType
 from headrace.pipes import inclusion
@@ -23,7 +24,7 @@ from headrace.pipes.feeds import Feeds, TableFeed
 from headrace.pipes.plugins import PipeContext, Source
 from headrace.pipes.sources.change_source import ChangeSource, first_offsets
 from headrace.pipes.sources.options import SourceOptions, read_options
-from headrace.trees.devices import TREE_KINDS
+from headrace.trees.devices import TREE_KINDS, device_path, table_path
 from headrace.trees.owners import check_needs
 
 DATABASE: Final = ("extractor.database", "source.database")
@@ -100,21 +101,18 @@ def table_layout(precision: Precision) -> Callable[[Table], TableLayout]:
     """Return what makes the layout of a table: its subtables are devices, as the IoTDB language sees them."""
 
     def layout(table: Table) -> TableLayout:
-        above = (ROOT, quote_node(table.database))
-        own = join_path((*above, quote_node(table.name)))
-        is_plain = table.kind is TableKind.PLAIN
         columns = {
             column.name: Measurement(quote_node(column.name), DataType(TREE_KINDS[column.type.kind]))
             for column in table.columns
             if column.name != table.timestamp.name
         }
         return TableLayout(
-            own,
+            table_path(table),
             precision,
             table.timestamp.name,
             table.series_key,
             columns,
-            device_path=lambda name: own if is_plain else join_path((own, quote_node(name))),
+            device_path=partial(device_path, table),
             casts=True,
         )
 

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.context import Context
+from headrace.errors import NotSupportedError
 from headrace.model.access import EVERY_PATH, PathFilter, Permissions, Privilege, as_pattern
 from headrace.model.needs import Needs
-from headrace.model.paths import ANY_LEVELS, ROOT, join_path, split_prefix
+from headrace.model.paths import ANY_LEVELS, ROOT, join_path, split_path, split_prefix
 from headrace.model.positions import Offsets
 from headrace.model.tables import Table, TableKind
+from headrace.model.trees import TREE_TABLE
 from headrace.pipes.attributes import PipeAttributes
 from headrace.pipes.feeds import Feeds, TableFeed
 from headrace.pipes.plugins import PipeContext, Source
@@ -19,6 +21,7 @@ from headrace.pipes.sources.captured_schema import CapturedSchema
 from headrace.pipes.sources.change_source import ChangeSource, first_offsets
 from headrace.pipes.sources.options import SourceOptions, read_options
 from headrace.pipes.sources.present_schema import PresentSchema
+from headrace.trees.databases import external_database, table_database
 from headrace.trees.owners import check_needs, lost
 
 MANAGING: Final = {"auth.user": Privilege.MANAGE_USER, "auth.role": Privilege.MANAGE_ROLE}
@@ -44,8 +47,21 @@ def needs(attributes: PipeAttributes) -> Needs:
 def begin(attributes: PipeAttributes, context: Context) -> Offsets:
     """Return the offsets at which a pipe begins that is created now."""
     options, feeds = read_options(attributes, context.settings.timezone), Feeds(context)
+    refuse_tables(options.pattern, context)
     feeds.refresh()
     return first_offsets(context, options, matching(feeds, options))
+
+
+def refuse_tables(pattern: Pattern, context: Context) -> None:
+    """Raise `NotSupportedError` if the series of a pattern are those of tables, which have another source."""
+    nodes = split_path(above(pattern))
+    external, database = external_database(nodes, context), table_database(nodes, context)
+    source = (external, TREE_TABLE) if external is not None else (database, nodes[2] if len(nodes) > 2 else "…")
+    if source[0] is not None:
+        raise NotSupportedError(
+            f"{join_path(nodes)} is no tree, so iotdb-source does not read it",
+            hint=f"write 'source'='table-source', 'source.database'='{source[0]}', 'source.table'='{source[1]}'",
+        )
 
 
 def capture(attributes: PipeAttributes, context: Context, pipe_id: str) -> None:

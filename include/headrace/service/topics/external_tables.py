@@ -1,4 +1,4 @@
-"""Tables of other writers, read where they are: create them. All else is a statement about tables."""
+"""Tables of other writers, read where they are: create them, in both languages. All else is a statement about tables or paths."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from headrace.model.instants import ZONE_HINT, find_zone
 from headrace.model.spelling import did_you_mean
 from headrace.model.statements import CreateTable
 from headrace.model.tables import Column, Database, Table, TableKind
+from headrace.model.tree_statements import CreateExternalDatabase
 from headrace.model.types import TIMESTAMP, DataType, TypeKind
 from headrace.service.names import check_name, database_of, with_span
-from headrace.service.rights import Action, globally, on_table
+from headrace.service.rights import Action, globally, on_database, on_table
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.tables import check_columns, find_existing
+from headrace.service.topics.trees.databases import check_new_path
 from headrace.storage.delta.external_source import ExternalSource, place_in_catalog, read_source
 
 KINDS: Final = {
@@ -51,11 +53,27 @@ def plan_create_external_table(statement: CreateExternalTable, session: Planning
     if existing:
         message = f"{existing} {database.name}.{statement.name.name} already exists"
         raise ExistsError(message, hint="use IF NOT EXISTS, or another name", span=statement.name.span)
+    table, source = look_up(statement, database, session)
+    return [make_external_table(table, source, statement.if_not_exists)]
+
+
+def plan_create_external_database(statement: CreateExternalDatabase, session: PlanningContext) -> list[Stage]:
+    """Plan CREATE EXTERNAL DATABASE of the IoTDB language: a database, and its only table."""
+    path, created = statement.path, statement.table
+    if created.if_not_exists and str(path) in session.context.catalog.trees.externals():
+        return []
+    database = Database(check_new_path(path, session), timezone=session.context.settings.timezone)
+    table, source = look_up(created, database, session)
+    return [make_external_table(table, source, created.if_not_exists, database)]
+
+
+def look_up(statement: CreateExternalTable, database: Database, session: PlanningContext) -> tuple[Table, ExternalSource]:
+    """Return the table that a statement creates, and what is at its place."""
     with with_span(statement.location_span):
         place = place_in_catalog(statement.catalog) if statement.catalog else statement.location
         location = session.context.egress.location(place)
         source = look_at(location, statement)
-    return [make_external_table(resolve(statement, database, location, source), source, statement.if_not_exists)]
+    return resolve(statement, database, location, source), source
 
 
 def look_at(location: str, statement: CreateExternalTable) -> ExternalSource:
@@ -207,20 +225,27 @@ def check_zone(statement: CreateExternalTable, database: Database) -> str:
     return zone
 
 
-def make_external_table(table: Table, source: ExternalSource, if_not_exists: bool) -> Stage:
-    """Make an external table: our log of its files first if it has none, then its row in the catalog."""
+def make_external_table(table: Table, source: ExternalSource, if_not_exists: bool, owner: Database | None = None) -> Stage:
+    """Make an external table: our log of its files first if it has none, then its row in the catalog.
+
+    With an `owner`, the database is created too, and its paths are those of the IoTDB language.
+    """
     name, location = f"{table.database}.{table.name}", table.external.location if table.external is not None else ""
 
     def apply(session: SessionState) -> None:
         from headrace.runtime.table_maintenance import adopt_subtables
 
         catalog = session.context.catalog
-        with catalog.lock(f"ddl {name}"):
+        with catalog.lock(f"ddl {name if owner is None else owner.name}"):
+            if owner is not None:
+                catalog.databases.create(owner, if_not_exists=True)
             if catalog.tables.find(table.database, table.name) is not None and if_not_exists:
                 return
             created = session.context.tables.create_external(table, source)
             catalog.tables.create(created)
         adopt_subtables(session.context, created)
 
-    text = f"create external {table.kind} table {name}: {len(table.columns)} columns, {len(table.tags)} tags, read from {location}"
-    return Stage((*globally(Privilege.USE_EXTERNAL), *on_table(Action.CREATE, table)), lambda: [text], apply)
+    kind = f"{table.kind} table {name}" if owner is None else f"database {owner.name}"
+    text = f"create external {kind}: {len(table.columns)} columns, {len(table.tags)} tags, read from {location}"
+    creates = on_table(Action.CREATE, table) if owner is None else on_database(Action.CREATE, owner.name)
+    return Stage((*globally(Privilege.USE_EXTERNAL), *creates), lambda: [text], apply)

@@ -6,7 +6,8 @@ from collections import Counter
 from typing import Final
 
 from headrace.context import Context
-from headrace.errors import ExistsError, LimitError, NotFoundError, ProgrammingError, TypeMismatchError
+from headrace.errors import ExistsError, LimitError, NotFoundError, NotSupportedError, ProgrammingError, TypeMismatchError
+from headrace.model.paths import is_path
 from headrace.model.statements import CreateTable, DropTable
 from headrace.model.tables import Column, Database, Name, Table, TableKind
 from headrace.model.types import TypeKind
@@ -163,6 +164,11 @@ def plan_supertable_removal(name: Name, session: PlanningContext) -> Stage:
 
 def remove_table(table: Table, context: Context) -> Stage:
     described = f"drop table {table.database}.{table.name} with all its rows"
+    if table.external is not None and is_path(table.database):
+        raise NotSupportedError(
+            f"{table.name} is the table of the external database {table.database}",
+            hint=f"DELETE DATABASE {table.database} in the iotdb dialect",
+        )
     if table.external is not None:
         described = f"drop external table {table.database}.{table.name}; its rows stay at {table.external.location}"
 

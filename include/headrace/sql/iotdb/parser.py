@@ -94,6 +94,7 @@ class Parser(AccessParser):
         "CQ": lambda self, start: self._parse_create_query(start),
         "DATABASE": lambda self, _: self._parse_create_database(),
         "DEVICE": lambda self, _: self._parse_create_template(),
+        "EXTERNAL": lambda self, _: self._past("DATABASE")._parse_create_external(),
         "FUNCTION": lambda self, _: self._parse_create_function(),
         "PIPE": lambda self, _: self._parse_create_pipe(),
         "PIPEPLUGIN": lambda self, start: self._parse_create_pipe_plugin(start),

@@ -12,6 +12,7 @@ from headrace.model.pipe_plugin_statements import CreatePipePlugin, DropPipePlug
 from headrace.model.statements import Explain, Statement
 from headrace.model.tree_types import TREE_TYPE_NAMES
 from headrace.model.values import Now, RowValue
+from headrace.sql.external_tables import external_sql
 from headrace.sql.iotdb.render import RENDERER, duration_sql, patterns_sql, query_sql
 from headrace.sql.iotdb.words import LEXICAL_RULES, UNIT_NAMES
 from headrace.sql.render import join_words, parenthesize, shifted_sql, text_if
@@ -37,6 +38,16 @@ def _map_sql(word: str, pairs: model.Properties) -> str:
 @statement_sql.register
 def _create_tree_database_sql(statement: model.CreateTreeDatabase) -> str:
     return join_words(f"CREATE DATABASE {statement.path}", text_if(statement.ttl_ms is not None, f"WITH TTL={statement.ttl_ms}"))
+
+
+@statement_sql.register
+def _create_external_database_sql(statement: model.CreateExternalDatabase) -> str:
+    return join_words(
+        "CREATE EXTERNAL DATABASE",
+        text_if(statement.table.if_not_exists, "IF NOT EXISTS"),
+        str(statement.path),
+        external_sql(statement.table, LEXICAL_RULES, lambda type_: TREE_TYPE_NAMES[type_.kind]),
+    )
 
 
 @statement_sql.register

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Final, NoReturn
 
 from headrace.errors import NotSupportedError
-from headrace.model.paths import PathPattern, quote_node
+from headrace.model.paths import PathPattern, join_path, quote_node
 from headrace.model.spans import Span
+from headrace.model.tables import Name
 from headrace.model.tree_statements import (
     INFINITE,
     ActivateTemplate,
     AlterTemplate,
     AlterTimeseries,
     CreateContinuousQuery,
+    CreateExternalDatabase,
     CreateFunction,
     CreateTemplate,
     CreateTimeseries,
@@ -29,7 +31,9 @@ from headrace.model.tree_statements import (
 )
 from headrace.model.tree_status import TreeStatus
 from headrace.model.tree_types import TREE_TYPES
+from headrace.model.trees import TREE_TABLE
 from headrace.model.types import DataType
+from headrace.sql.external_tables import ExternalTableParser
 from headrace.sql.iotdb.queries import TreeQueries
 from headrace.sql.iotdb.words import COMPRESSIONS, ENCODINGS
 from headrace.sql.queries import Fields
@@ -43,7 +47,7 @@ ALIGNED: Final = "create aligned timeseries: property is not supported yet."
 TEMPLATE: Final = "Device Template: {} is not supported yet."
 
 
-class SchemaParser(TreeQueries):
+class SchemaParser(TreeQueries, ExternalTableParser):
     """Parses statements that define something. Each method starts after the keywords that identify its statement."""
 
     # Databases
@@ -51,6 +55,20 @@ class SchemaParser(TreeQueries):
     def _parse_create_database(self) -> CreateTreeDatabase:
         path = self._parse_pattern()
         return CreateTreeDatabase(path, self._parse_database_ttl())
+
+    def _parse_create_external(self) -> CreateExternalDatabase:
+        """Parse `[IF NOT EXISTS] path …`."""
+        if_not_exists = self._parse_not_exists()
+        path = self._parse_pattern()
+        name = Name(join_path(path.nodes), TREE_TABLE, path.span)
+        return CreateExternalDatabase(path, self._parse_external(name, if_not_exists=if_not_exists))
+
+    def _parse_external_name(self, what: str) -> str:
+        """Parse the name of a column or tag, which may be `time`."""
+        if not self._is_at("TIME", "TIMESTAMP"):
+            return self._parse_identifier(what)
+        token = self._advance()
+        return self.text[token.start : token.end]
 
     def _parse_database_ttl(self) -> int | None:
         """Parse `[WITH TTL = ms, …]`. The other options configure IoTDB's files and have no effect here."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.model.external_tables import SERIES_SEPARATOR, TIME_UNITS, time_limits
+from headrace.model.external_tables import TIME_UNITS, time_limits
 from headrace.model.time import Precision
 from headrace.storage.delta.column_mapping import MAPPED, declared_path
 from headrace.storage.delta.external_rows import MICROSECOND_NS, ExternalRows, stored_type
@@ -59,7 +59,7 @@ def series_sql(rows: ExternalRows, declared: pa.Schema) -> str:
     parts = [f"CAST({path_sql(rows, rows.sources[tag], declared)} AS STRING)" for tag in rows.external.series]
     if not parts:
         return text_sql(rows.table.name)
-    return f"concat({f', {text_sql(SERIES_SEPARATOR)}, '.join(parts)})"
+    return f"concat({f', {text_sql(rows.table.series_separator)}, '.join(parts)})"
 
 
 def text_sql(text: str) -> str:

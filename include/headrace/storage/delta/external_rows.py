@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from headrace.errors import HistoryGoneError
-from headrace.model.external_tables import SERIES_SEPARATOR, TIME_UNITS, External, OnChange, time_limits
+from headrace.model.external_tables import TIME_UNITS, External, OnChange, time_limits
 from headrace.model.tables import Table
 from headrace.model.time import Precision
 from headrace.storage.delta.column_mapping import (
@@ -241,7 +241,7 @@ class ExternalRows(DataFiles):
         names = [pc.field(*self.in_files(self.sources[tag])).cast(pa.string()) for tag in self.external.series]
         if not names:
             return pc.scalar(self.table.name)
-        return names[0] if len(names) == 1 else pc.binary_join_element_wise(*names, SERIES_SEPARATOR)
+        return names[0] if len(names) == 1 else pc.binary_join_element_wise(*names, self.table.series_separator)
 
     def times(self, values: Any, type_: pa.DataType) -> Any:
         """Convert stored times, an expression or an array, to those of our own tables, cut to the precision.

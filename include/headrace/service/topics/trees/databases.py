@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.context import Context
-from headrace.errors import Error, ExistsError, NotFoundError, ProgrammingError
+from headrace.errors import Error, NotFoundError, ProgrammingError
 from headrace.model.access import Privilege
 from headrace.model.paths import ANY_LEVELS, ROOT, PathPattern, join_path, split_path
 from headrace.model.schema_log import SchemaStatement
@@ -13,33 +13,27 @@ from headrace.model.tree_status import TreeStatus
 from headrace.service.rights import globally, on_paths
 from headrace.service.stage import PlanningContext, SessionState, Stage
 from headrace.service.topics.databases import remove_database, remove_leftovers
-from headrace.trees.databases import DEFAULT_LEVEL, database_of, make_tree, new_database
-from headrace.trees.devices import may_lie_in, refuse_tables
+from headrace.trees.databases import DEFAULT_LEVEL, database_of, make_tree, new_database, refuse_nesting
+from headrace.trees.devices import may_lie_in, refuse_table_paths, refuse_tables
 from headrace.trees.expiry import EVERY_PATH, paths_of_ttl
 from headrace.trees.schema_statements import logged, path_of, set_ttl
 
 
 def plan_create_tree_database(statement: CreateTreeDatabase, session: PlanningContext) -> list[Stage]:
     """Plan CREATE DATABASE; a database cannot be above or below another one."""
-    nodes = statement.path.nodes
-    if len(nodes) < DEFAULT_LEVEL or nodes[0] != ROOT or statement.path.has_wildcard:
-        raise illegal_path(statement.path, "write a path such as root.plant")
-    refuse_tables([statement.path], session.context)
+    name = check_new_path(statement.path, session)
+    return [create_tree(Database(name, timezone=session.context.settings.timezone), statement.ttl_ms)]
+
+
+def check_new_path(path: PathPattern, session: PlanningContext) -> str:
+    """Return a path as the name of a new database; raise the error for what it may not be."""
+    nodes, trees = path.nodes, session.context.catalog.trees
+    if len(nodes) < DEFAULT_LEVEL or nodes[0] != ROOT or path.has_wildcard:
+        raise illegal_path(path, "write a path such as root.plant")
+    refuse_table_paths([path], session.context)
     name = join_path(nodes)
-    for other in session.context.catalog.trees.databases():
-        if other == name:
-            raise ExistsError(
-                f"{name} has already been created as database", hint="use another path", span=statement.path.span
-            ).with_status(TreeStatus.DATABASE_ALREADY_EXISTS)
-        if is_below(name, other) or is_below(other, name):
-            raise ExistsError(
-                f"some children of {name} have already been created as database"
-                if is_below(other, name)
-                else f"{other} has already been created as database",
-                hint=f"databases cannot be nested: {other} exists",
-                span=statement.path.span,
-            ).with_status(TreeStatus.DATABASE_ALREADY_EXISTS)
-    return [create_tree(new_database(name, session.context), statement.ttl_ms)]
+    refuse_nesting(name, (*trees.databases(), *trees.externals()), path.span)
+    return name
 
 
 def create_tree(database: Database, ttl_ms: int | None = None, *, if_not_exists: bool = False) -> Stage:
@@ -60,16 +54,12 @@ def missing_path(path: PathPattern, hint: str) -> Error:
     return NotFoundError(f"Path [{path}] does not exist", hint=hint, span=path.span).with_status(TreeStatus.PATH_NOT_EXIST)
 
 
-def is_below(path: str, ancestor: str) -> bool:
-    return path.startswith(ancestor + ".")
-
-
 def plan_drop_tree_databases(statement: DropTreeDatabases, session: PlanningContext) -> list[Stage]:
     """Plan DELETE DATABASE: all databases that match, or none if a pattern matches nothing."""
     catalog = session.context.catalog
-    names = catalog.trees.databases()
+    names = [*catalog.trees.databases(), *catalog.trees.externals()]
     stages: dict[str, Stage] = {}
-    refuse_tables(statement.patterns, session.context)
+    refuse_table_paths(statement.patterns, session.context)
     for pattern in statement.patterns:
         matched = [name for name in names if pattern.matches(split_path(name))]
         name = join_path(pattern.nodes)

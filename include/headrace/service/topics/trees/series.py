@@ -18,7 +18,8 @@ from headrace.model.trees import NO_LABELS, Device, DeviceSeries, NewSeries, Ser
 from headrace.service.rights import on_paths
 from headrace.service.stage import PlanningContext, Stage
 from headrace.service.topics.trees.checks import check_series
-from headrace.service.topics.trees.databases import find_or_plan_database, is_below, missing_path
+from headrace.service.topics.trees.databases import find_or_plan_database, missing_path
+from headrace.trees.databases import is_below
 from headrace.trees.devices import refuse_tables, tree_devices
 from headrace.trees.series import change_device, create_series, remove_series
 

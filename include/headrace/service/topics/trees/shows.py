@@ -102,7 +102,7 @@ def matching_series(patterns: Sequence[PathPattern], context: Context) -> Iterat
 
 
 def databases(statement: TreeShow, context: Context) -> CatalogRows:
-    """Return the databases of trees, and tables of databases that the pattern names."""
+    """Return the databases of this language, and tables of databases that the pattern names."""
     patterns = patterns_of(statement)
     present = [*context.catalog.trees.databases(), *(table_path(table) for table in named_tables(patterns, context))]
     names = visible_paths((name for name in present if matches_any(name, patterns)), context)
@@ -270,9 +270,9 @@ def all_paths(patterns: Sequence[PathPattern], context: Context) -> Iterator[tup
     from headrace.compute.iotdb.schema import SeriesTree
 
     trees = context.catalog.trees
-    names = visible_paths(trees.databases(), context)
+    names, externals = (visible_paths(own, context) for own in (trees.databases(), trees.externals()))
     present = [*(device for name in names for device in trees.all(name)), *table_devices(patterns, context)]
-    return SeriesTree(visible_devices(present, context, Privilege.READ_SCHEMA)).nodes(names)
+    return SeriesTree(visible_devices(present, context, Privilege.READ_SCHEMA)).nodes([*names, *externals])
 
 
 def child_paths(statement: TreeShow, context: Context) -> CatalogRows:
