@@ -35,7 +35,7 @@ def test_columns_are_mapped_as_the_command_says(connection: headrace.Connection,
 def test_what_is_not_mapped_is_told_with_the_way_out(connection: headrace.Connection, file: Path) -> None:
     with pytest.raises(NotFoundError, match="no column 'time'") as unknown:
         connection.load(file, "pumps")
-    assert "--map time=COLUMN" in (unknown.value.hint or "")
+    assert "--map 'time=COLUMN' says" in (unknown.value.hint or "")
     columns = {"time": ["ts"], "pump": ["tbname"], "note": [], "pressure": ["bar"]}
     with pytest.raises(ProgrammingError, match="no file has a column pressure"):
         connection.load(file, "pumps", columns=columns)

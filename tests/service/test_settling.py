@@ -11,6 +11,8 @@ import headrace
 from headrace.errors import DataError, TransientError
 from headrace.model.failpoints import calling
 from headrace.model.jobs import JobState
+from headrace.service.rights import Securable
+from headrace.service.topics.jobs import waiting_note
 from headrace.settings import load
 from tests.support.interpreted import interpret_plans
 from tests.support.waiting import wait_until
@@ -78,6 +80,8 @@ def test_it_is_said_what_takes_time(tmp_path: Path) -> None:
         connection.execute("INSERT INTO t VALUES (0, 1)")
         created = session.execute(STREAM.replace("INTO", "FILL_HISTORY 1 INTO"))
         assert created.note == "OK; the stream waits for an snode: `headrace up` starts one, `headrace settle` does its work once"
+        note = waiting_note(Securable("stream", "d", "s"), settings.replace({"airflow_url": "http://airflow"}))
+        assert "waits for an snode: the DAG headrace_snode__default starts one" in note
         connection.settle(seen.append)
         assert seen == ["Computing the history of stream d.s"]
         assert session.execute("PAUSE STREAM s").note == session.execute("RESUME STREAM s").note == ""

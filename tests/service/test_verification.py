@@ -174,3 +174,17 @@ def test_a_connection_verifies_and_recomputes(filled: headrace.Connection) -> No
         filled.backfill()
     with pytest.raises(ProgrammingError, match="need a continuous query"):
         filled.verify(stream="s", start="2024-05-01")
+
+
+@pytest.mark.parametrize(
+    "window", ["state_window(a)", "event_window start with a > 0 end with a < 2", "session(ts, 1s)", "interval(1m)"]
+)
+def test_streams_that_notify_verify(filled: headrace.Connection, window: str) -> None:
+    filled.execute(
+        "create stream s trigger at_once fill_history 1 into out tags (name varchar(64)) as select _wstart, _wend, max(a) top "
+        f"from readings partition by tbname name {window} notify ('http://127.0.0.1:9/') on ('window_open', 'window_close')"
+    )
+    filled.settle()
+    verification = filled.verify(stream="s")
+    assert verification.equal, verification.difference
+    assert verification.rows > 0

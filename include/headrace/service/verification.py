@@ -303,7 +303,7 @@ def convert_items(query: Query, plan: StreamPlan) -> Query:
         return query
     items = [
         replace(item, expression=Cast(item.expression, output.type), alias=item.name) if is_converted(output) else item
-        for item, output in zip(query.items, plan.query.outputs, strict=True)
+        for item, output in zip(query.items, plan.query.outputs[: len(plan.columns)], strict=True)
     ]
     return replace(query, items=tuple(items))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from headrace.context import Context
 from headrace.jobs.needs import needs_of
 from headrace.jobs.registry import kind_of
@@ -12,8 +10,7 @@ from headrace.model.jobs import DesiredState, JobDefinition, JobRecord, JobState
 from headrace.service.results import Result
 from headrace.service.rights import Action, Right, Securable, need_rights, on_job
 from headrace.service.stage import SessionState, Stage
-
-WAITS: Final = "waits for an snode: `headrace up` starts one, `headrace settle` does its work once"
+from headrace.settings import Settings
 
 
 def needed_rights(job: JobDefinition, context: Context) -> tuple[Right, ...]:
@@ -42,9 +39,17 @@ def notify_airflow(job: Securable, *, resumed: bool = False, dropped: bool = Fal
                 client.announce()
                 if resumed:
                     client.supervise(job_dag_id(job.kind, job.database, job.name))
-        return Result(note="" if dropped or is_any_snode_live(session.context) else f"OK; the {job.kind} {WAITS}")
+        return Result(note="" if dropped or is_any_snode_live(session.context) else waiting_note(job, session.context.settings))
 
     return Stage((Right(Action.DESCRIBE, job),), lambda: [f"notify Airflow, if it can be reached, of {job}"], apply)
+
+
+def waiting_note(job: Securable, settings: Settings) -> str:
+    """Say what starts an snode: the DAG of an Airflow that the user has, or else Headrace's own Airflow."""
+    from headrace.runtime.dag_ids import snode_dag_id
+
+    starter = f"the DAG {snode_dag_id(settings.snode)}" if settings.airflow_url else "`headrace up`"
+    return f"OK; the {job.kind} waits for an snode: {starter} starts one, `headrace settle` does its work once"
 
 
 def is_any_snode_live(context: Context) -> bool:

@@ -103,7 +103,7 @@ def match_columns(names: Iterable[str], target: LoadTarget, owner: str) -> dict[
             column for column in columns if column.lower() == text.lower()
         ]
         if not matches:
-            hint = f"its columns are {', '.join(columns)}; headrace load --map {text}=COLUMN says which is meant"
+            hint = f"its columns are {', '.join(columns)}; headrace load --map '{text}=COLUMN' says which is meant"
             raise NotFoundError(f"{owner}: {table.name} has no column {text!r}", hint=hint)
         if matches[0] in file_names:
             raise ProgrammingError(f"{owner}: {name!r} and {file_names[matches[0]]!r} are one column", hint="name each column once")
