@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import random
 from collections import defaultdict
 from pathlib import Path
@@ -14,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.transforms import IdentityTransform
 
 import headrace
-from headrace.errors import ConfigurationError, HistoryGoneError, NotFoundError, ProgrammingError
+from headrace.errors import ConfigurationError, HistoryGoneError, NotFoundError, ProgrammingError, StorageError
 from tests.service.conftest import on_spark
 from tests.support.drawing import SEED
 from tests.support.waiting import wait_until
@@ -141,6 +142,23 @@ def test_what_no_catalog_has_is_refused(
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/lake/catalog.db")
     with pytest.raises(error, match=message):
         connection.execute(f"create external table x (ts from at, `value`) from catalog {names}")
+
+
+def test_metadata_that_is_being_written_is_read_later(connection: headrace.Connection, catalog: SqlCatalog) -> None:
+    rows = draw_rows(random.Random(1), 20)
+    table = catalog.create_table("plant.readings", rows.schema)
+    table.append(rows)
+    create(connection, table)
+    table.append(rows)
+    newest = Path(table.metadata_location.removeprefix("file://"))
+    whole = newest.read_bytes()
+    newest.write_bytes(whole[:300])
+    assert fetch(connection, "select count(*) from readings") == [(20,)]
+    os.utime(newest, (1, 1))
+    with pytest.raises(StorageError, match=r"metadata\.json is no complete metadata of Iceberg"):
+        fetch(connection, "select count(*) from readings")
+    newest.write_bytes(whole)
+    wait_until(lambda: fetch(connection, "select count(*) from readings") == [(40,)], "the rows")
 
 
 def test_a_renamed_column_is_told(connection: headrace.Connection, catalog: SqlCatalog) -> None:

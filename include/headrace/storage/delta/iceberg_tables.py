@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from headrace.errors import ConfigurationError, HistoryGoneError, NotFoundError, NotSupportedError, StorageError
 from headrace.storage.delta.mirrors import FILE, SourceChange, SourceFile, ranges
-from headrace.storage.delta.parquet_folders import delta_field, uri_of
+from headrace.storage.delta.parquet_folders import MAX_WRITING_S, delta_field, uri_of
 from headrace.storage.object_store import S3, S3A, file_system, is_object_store, object_store
 
 if TYPE_CHECKING:
@@ -44,7 +45,12 @@ class IcebergTable:
         newest = newest_metadata(self._location, self._catalog)
         if newest == self._seen:
             return
-        table = load(self._location, newest)
+        try:
+            table = load(self._location, newest)
+        except StorageError:
+            if is_recent(self._location, newest):  # on a disk its writer may not have finished it
+                return
+            raise
         current = table.current_snapshot()
         if current is not None and str(current.snapshot_id) != mark:
             check_columns(table, self._location)
@@ -126,18 +132,30 @@ def newest_metadata(location: str, catalog: Sequence[str] = ()) -> str:
     return uri_of(location, newest[2])
 
 
+def is_recent(location: str, uri: str) -> bool:
+    """Return whether a file was changed so lately that it may be being written."""
+    info = file_system(location)[0].get_file_info(unquote(uri.partition("://")[2]))
+    return time.time() - (info.mtime_ns or 0) / 1e9 < MAX_WRITING_S
+
+
 def load(location: str, metadata: str) -> StaticTable:
     """Open a table at one state.
 
     Raises:
         ConfigurationError: PyIceberg is not installed.
+        StorageError: The metadata is not complete.
     """
     try:
+        from pyiceberg.exceptions import ValidationError
         from pyiceberg.table import StaticTable
     except ImportError as error:
         raise ConfigurationError(NEEDS_PYICEBERG, hint=INSTALL) from error
 
-    return StaticTable.from_metadata(metadata, properties=io_properties(location))
+    try:
+        return StaticTable.from_metadata(metadata, properties=io_properties(location))
+    except ValidationError as error:
+        hint = "wait until its writer has finished it, or remove it if its commit has failed"
+        raise StorageError(f"{unquote(metadata)} is no complete metadata of Iceberg", hint=hint) from error
 
 
 def io_properties(location: str) -> dict[str, str]:
