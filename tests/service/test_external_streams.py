@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 DAY: Final = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 MINUTES: Final = 60
 OPTIONS: Final = "trigger at_once ignore expired 0 ignore update 0"
+SESSIONS: Final = (
+    f"create stream sessions_s {OPTIONS} fill_history 1 into by_session tags (grp varchar(20)) as "
+    "select _wstart ws, count(*) n, sum(`value`) total from readings partition by tbname grp session(ts, 20s)"
+)
 
 
 def rows_at(draw: random.Random, count: int) -> pa.Table:
@@ -35,7 +40,7 @@ def rows_at(draw: random.Random, count: int) -> pa.Table:
                 [DAY + dt.timedelta(seconds=draw.randrange(60 * MINUTES)) for _ in range(count)], pa.timestamp("us", "UTC")
             ),
             "machine": [f"m{draw.randrange(4)}" for _ in range(count)],
-            "site": [draw.choice(["north", "south", None]) for _ in range(count)],
+            "site": pa.array([draw.choice(["north", "south", None]) for _ in range(count)], pa.string()),
             "value": pa.array([draw.randrange(100) for _ in range(count)], pa.int64()),
         }
     )
@@ -46,7 +51,7 @@ def change(location: str, draw: random.Random) -> None:
     table, low = DeltaTable(location), draw.randrange(60)
     which = draw.choice(["append", "append", "append", "delete", "update", "compact", "merge", "replace", "restore"])
     if which == "append":
-        write_deltalake(location, rows_at(draw, draw.randrange(1, 30)), mode="append")
+        write_deltalake(location, rows_at(draw, draw.randrange(1, 30)), mode="append", schema_mode="merge")
     elif which == "delete":
         table.delete(f"machine = 'm{draw.randrange(4)}' and value < {low}")
     elif which == "update":
@@ -59,7 +64,7 @@ def change(location: str, draw: random.Random) -> None:
         merger = table.merge(rows, "t.machine = s.machine and t.value = s.value", source_alias="s", target_alias="t")
         merger.when_matched_delete().when_not_matched_insert_all().execute()
     elif which == "replace":
-        write_deltalake(location, rows_at(draw, 20), mode="overwrite")
+        write_deltalake(location, rows_at(draw, 20), mode="overwrite", schema_mode="overwrite")
     elif table.version() > 2:
         table.restore(draw.randrange(table.version()))
 
@@ -95,11 +100,11 @@ def expected(location: str, key: str) -> dict[tuple[Any, Any], tuple[int, int]]:
     return {group: (len(values), sum(values)) for group, values in windows.items()}
 
 
-def streams_over(connection: headrace.Connection, location: str) -> None:
+def streams_over(connection: headrace.Connection, location: str, format: str = "delta") -> None:
     """Create streams that count by series and by a tag in which rows of a series differ."""
     connection.execute(
-        "create external stable readings (ts from event_time, `value`) tags (machine, site) series (machine) "
-        f"using delta at '{location}'"
+        "create external stable readings (ts from event_time, `value` bigint) tags (machine, site) series (machine) "
+        f"using {format} at '{location}'"
     )
     for table, key in (("by_machine", "tbname"), ("by_site", "site")):
         connection.execute(
@@ -138,9 +143,9 @@ def test_results_are_those_of_the_rows_whatever_is_committed(
         assert results(connection, "by_site") == expected(location, "site")
 
 
-def sessions(location: str) -> dict[tuple[Any, Any], tuple[int, int]]:
+def sessions(rows: Iterable[dict[str, Any]]) -> dict[tuple[Any, Any], tuple[int, int]]:
     """Compute counts and sums of rows of a series that follow each other within 20 seconds."""
-    rows = sorted(DeltaTable(location).to_pyarrow_table().to_pylist(), key=lambda row: (row["machine"], row["event_time"]))
+    rows = sorted(rows, key=lambda row: (row["machine"], row["event_time"]))
     found: dict[tuple[Any, Any], list[int]] = {}
     last: tuple[Any, Any, list[int]] | None = None
     for row in rows:
@@ -177,17 +182,14 @@ def test_sessions_and_commits_of_many_rows_are_those_of_the_rows(tmp_path: Path,
         connection.execute("create database d")
         connection.execute("use d")
         streams_over(connection, location)
-        connection.execute(
-            f"create stream sessions_s {OPTIONS} fill_history 1 into by_session tags (grp varchar(20)) as "
-            "select _wstart ws, count(*) n, sum(`value`) total from readings partition by tbname grp session(ts, 20s)"
-        )
+        connection.execute(SESSIONS)
         for _ in range(5):
             for _ in range(draw.randrange(1, 3)):
                 change(location, draw)
             connection.settle()
             assert results(connection, "by_machine") == expected(location, "machine")
             assert results(connection, "by_site") == expected(location, "site")
-            assert results(connection, "by_session") == sessions(location)
+            assert results(connection, "by_session") == sessions(DeltaTable(location).to_pyarrow_table().to_pylist())
 
 
 @pytest.mark.parametrize("partitions", [(), ("day",)], ids=["files", "partitions"])
