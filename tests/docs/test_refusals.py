@@ -12,8 +12,8 @@ import headrace
 from tests.docs.pages import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
-PAGES = ("statements.md", "differences.md")
-REFUSAL = re.compile(r"not supported|cannot|rejected", re.IGNORECASE)
+PAGES = ("statements.md", "differences.md", "statements-iotdb.md")
+REFUSAL = re.compile(r"not supported|cannot|rejected|refuse", re.IGNORECASE)
 SENTENCE_END = re.compile(r"(?<=[.:;])\s+(?=[A-Z`])")
 CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 WINDOW = "AS SELECT _wstart, count(*) n FROM plain INTERVAL(1m)"
@@ -63,7 +63,47 @@ PLAYED: dict[str, tuple[str, ...]] = {
     ),
 }
 """Statements that are refused, by a part of the sentence that says so."""
+TREE_HOME = (
+    "create timeseries root.plant.p1.speed with datatype=INT32",
+    "create device template t (s1 INT32)",
+    "set device template t to root.plant.pumps",
+    "create timeseries using device template on root.plant.pumps.p2",
+    "set ttl to root.plant.p1 3600000",
+    "create continuous query taken begin select count(speed) into root.counts.p1(n) from root.plant.p1 group by (1h) end",
+)
+TREES: dict[str, tuple[str, ...]] = {
+    "A template that is set to a path cannot be dropped": ("drop device template t",),
+    "Series of a template cannot be created": (
+        "create timeseries root.plant.pumps.p2.s1 with datatype=INT32",
+        "alter timeseries root.plant.pumps.p2.s1 add attributes a=1",
+        "delete timeseries root.plant.pumps.p2.s1",
+    ),
+    "A value of the wrong type refuses the whole statement": (
+        "insert into root.plant.p1(time, speed) values (now(), 1), (1, 'fast')",
+    ),
+    "loads with such a row are refused with 607": ("insert into root.plant.p1(time, speed) values (1, 1)",),
+    "701 without an interval, 305 for a rule": (
+        "create continuous query a begin select count(speed) into root.counts.p1(n) from root.plant.p1 end",
+        "create continuous query a resample every 1h range 1h, 2h "
+        "begin select count(speed) into root.counts.p1(n) from root.plant.p1 group by (1h) end",
+        "create continuous query taken begin select count(speed) into root.counts.p1(n) from root.plant.p1 group by (1h) end",
+    ),
+    "there is no such function": ("drop function nothing", "create function f as 'no.such.Function'"),
+    "there is no such trigger": (
+        "drop trigger nothing",
+        "create stateless trigger x before delete on root.plant.** as 'no.such.Trigger'",
+        "create stateless trigger x before insert on root.plant.** as 'no.such.Trigger'",
+    ),
+    "there is no such plugin": ("drop pipeplugin nothing", "create pipeplugin x as 'no.such.Plugin'"),
+}
+"""Statements of the IoTDB dialect that are refused, likewise."""
 ELSEWHERE = {
+    "is refused while a stream that runs calls the function": "tests/service/test_failing_functions.py",
+    "Headrace refuses these, most of them with a hint": "tests/docs/test_refusals.py",
+    "What writes to it is refused": "tests/service/iotdb/test_external_databases.py",
+    "cannot be written:": "tests/service/iotdb/test_ttl.py",
+    "A function that a continuous query calls cannot be dropped": "tests/service/iotdb/test_registration.py",
+    "A plugin that a pipe uses cannot be dropped": "tests/service/iotdb/test_pipe_plugins.py",
     "A write that began before its column": "tests/service/test_alter.py",
     "with which results cannot be computed": "tests/streams/test_quarantine.py",
     "that the column cannot hold": "tests/streams/test_targets.py",
@@ -122,16 +162,24 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Co
         yield opened
 
 
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Iterator[headrace.Connection]:
+    with headrace.connect(tmp_path_factory.mktemp("refusals") / "trees", dialect="iotdb") as opened:
+        for sql in TREE_HOME:
+            opened.execute(sql)
+        yield opened
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_each_sentence_about_a_refusal_has_a_test(page: str) -> None:
     refusals = [text for text in sentences(REFERENCE / page) if REFUSAL.search(text)]
     assert len(refusals) > 5
-    assert [text for text in refusals if not any(key in text for key in (*PLAYED, *ELSEWHERE))] == []
+    assert [text for text in refusals if not any(key in text for key in (*PLAYED, *TREES, *ELSEWHERE))] == []
 
 
 def test_no_sentence_is_played_that_no_page_has() -> None:
     text = "\n".join(sentence for page in PAGES for sentence in sentences(REFERENCE / page))
-    assert [key for key in (*PLAYED, *ELSEWHERE) if key not in text] == []
+    assert [key for key in (*PLAYED, *TREES, *ELSEWHERE) if key not in text] == []
     assert [name for name in ELSEWHERE.values() if not (ROOT / name).exists()] == []
 
 
@@ -146,4 +194,11 @@ def test_each_row_of_what_is_not_supported_has_statements() -> None:
 def test_what_the_reference_says_is_refused_is_refused(connection: headrace.Connection, sql: str) -> None:
     with pytest.raises(headrace.Error) as refused:
         connection.execute(sql)
+    assert not isinstance(refused.value, headrace.InternalError)
+
+
+@pytest.mark.parametrize("sql", [sql for texts in TREES.values() for sql in texts])
+def test_what_the_reference_of_trees_says_is_refused_is_refused(trees: headrace.Connection, sql: str) -> None:
+    with pytest.raises(headrace.Error) as refused:
+        trees.execute(sql)
     assert not isinstance(refused.value, headrace.InternalError)
