@@ -8,7 +8,7 @@ PROPERTIES := $(patsubst %,tests/streams/test_%.py,windows batching maintained f
 PROSE := include plugins dags spark_jobs benchmarks bin deploy docs Makefile Dockerfile docker-compose.yaml README.md CHANGELOG.md CONTRIBUTING.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign campaign-streams campaign-kills campaign-external campaign-powercuts campaign-cases campaign-combinations campaign-statements campaign-bytes campaign-leaks campaign-year conformance soak s3-server iotdb-server test-airflow test-object-store compose-processes upgrade compare-iotdb check format setup bench lock docs screenshots site clean
+.PHONY: help demo test campaign campaign-streams campaign-kills campaign-external campaign-failures campaign-powercuts campaign-cases campaign-combinations campaign-statements campaign-bytes campaign-leaks campaign-year conformance soak s3-server iotdb-server test-airflow test-object-store compose-processes upgrade compare-iotdb check format setup bench lock docs screenshots site clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -31,6 +31,9 @@ campaign-kills: setup ## Kill drivers at random failpoints; CI does so about 50 
 
 campaign-external: setup ## Kill drivers of streams over tables that other engines change meanwhile; CI tries 8 examples (EXAMPLES=2000 SEED=1)
 	HEADRACE_EXTERNAL_EXAMPLES=$(or $(EXAMPLES),2000) HEADRACE_DRAW_SEED=$(or $(SEED),0) bin/run-tests tests/service/test_external_kills.py
+
+campaign-failures: setup ## Kill snodes, Spark, PostgreSQL and the S3 server of a deployment while clients write; CI does so once in eight runs (FAILURES=50 SEED=1)
+	HEADRACE_FAILURES=$(or $(FAILURES),50) HEADRACE_DRAW_SEED=$(or $(SEED),0) bin/run-tests -s tests/cluster/test_failures.py
 
 campaign-powercuts: setup ## Cut the power while rows are written and streams run; CI does so 10 times (CUTS=500 SEED=1)
 	HEADRACE_CUTS=$(or $(CUTS),500) HEADRACE_DRAW_SEED=$(or $(SEED),1) bin/run-tests -s tests/soak/powercuts

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -50,8 +51,7 @@ def cluster(shared_cluster: SparkCluster) -> Iterator[SparkCluster]:
     """Provide the cluster with two workers; those that a test kills are replaced."""
     yield shared_cluster
     for worker in [worker for worker in shared_cluster.workers if worker.process.poll() is not None]:
-        shared_cluster.workers.remove(worker)
-        shared_cluster.add_worker()
+        shared_cluster.replace_worker(worker)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ class Driver:
     """A driver submitted to the cluster with the command that Airflow's task runs."""
 
     def __init__(self, settings: Settings, folder: Path, task: Any, **environment: str) -> None:
-        self.log = folder / f"{task.task_id}.log"
+        self.log = folder / f"{task.dag_id}-{time.monotonic_ns()}.log"
         task.conf = launch_conf(settings, task.role)
         command = task._get_hook()._build_spark_submit_command(task.application)
         variables = os.environ | settings.environment() | {"SPARK_HOME": str(spark_home()), "PYSPARK_PYTHON": sys.executable}

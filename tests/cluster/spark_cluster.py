@@ -1,4 +1,4 @@
-"""A standalone Spark cluster: a master and two workers of one core each, as processes that authenticate each other."""
+"""A standalone Spark cluster: a master and two workers, as processes that authenticate each other."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from tests.support.waiting import wait_until
 
 HOST: Final = "127.0.0.1"
 WORKERS: Final = 2
+CORES: Final = 3
+"""Of a worker. Any number of tasks runs on a core of the machine; this many applications have an executor on one worker."""
 MASTER_CLASS: Final = "org.apache.spark.deploy.master.Master"
 WORKER_CLASS: Final = "org.apache.spark.deploy.worker.Worker"
 SECRET: Final = "cluster-test-secret"
@@ -63,8 +65,8 @@ class SparkCluster:
     folder: Path
     port: int
     web_port: int
-    master: subprocess.Popen[bytes]
     workers: list[Worker] = field(default_factory=list)
+    master: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -77,14 +79,36 @@ class SparkCluster:
             return dict(httpx.get(f"http://{HOST}:{self.web_port}/json/", trust_env=False).json())
         return {}
 
-    def add_worker(self) -> Worker:
+    def start_master(self) -> None:
+        """Start the master, which goes on with the applications and workers of the one before, and wait for these workers."""
+        options = ["--host", HOST, "--port", str(self.port), "--webui-port", str(self.web_port)]
+        self.master = start_daemon(self.folder, MASTER_CLASS, *options)
+        wait_until(self.status, "the master to answer", details=self.logs)
+        self.await_workers()
+
+    def add_worker(self) -> None:
         """Start a worker and wait until the master knows it."""
-        wanted = self.status().get("aliveworkers", 0) + 1
-        options = ["--host", HOST, "--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / "work"), "--webui-port", "0"]
-        worker = Worker(start_daemon(self.folder, WORKER_CLASS, *options, self.url))
-        self.workers.append(worker)
-        wait_until(lambda: self.status().get("aliveworkers", 0) >= wanted, "a worker to register", details=self.logs)
-        return worker
+        options = ["--host", HOST, "--cores", str(CORES), "--memory", "2g", "--work-dir", str(self.folder / "work")]
+        self.workers.append(Worker(start_daemon(self.folder, WORKER_CLASS, *options, "--webui-port", "0", self.url)))
+        self.await_workers()
+
+    def await_workers(self) -> None:
+        """Wait until the master knows the workers, and no others."""
+        wanted = len(self.workers)
+        wait_until(lambda: self.status().get("aliveworkers") == wanted, "the master to know its workers", details=self.logs)
+
+    def replace_worker(self, worker: Worker) -> None:
+        """Kill a worker unless it is dead, and start another one once the master has noticed."""
+        worker.kill()
+        self.workers.remove(worker)
+        self.await_workers()
+        self.add_worker()
+
+    def kill_master(self) -> None:
+        """Kill the master."""
+        if self.master is not None:
+            self.master.kill()
+            self.master.wait(60)
 
     def logs(self) -> str:
         """Return the end of all logs."""
@@ -95,18 +119,15 @@ class SparkCluster:
         """End all processes."""
         for worker in self.workers:
             worker.kill()
-        self.master.kill()
-        self.master.wait(60)
+        self.kill_master()
 
 
 @contextmanager
 def running_cluster(folder: Path) -> Iterator[SparkCluster]:
     """Run a cluster, and end its processes afterwards."""
-    port, web_port = find_free_port(), find_free_port()
-    options = ["--host", HOST, "--port", str(port), "--webui-port", str(web_port)]
-    cluster = SparkCluster(folder, port, web_port, start_daemon(folder, MASTER_CLASS, *options))
+    cluster = SparkCluster(folder, find_free_port(), find_free_port())
     try:
-        wait_until(cluster.status, "the master to answer", details=cluster.logs)
+        cluster.start_master()
         for _ in range(WORKERS):
             cluster.add_worker()
         yield cluster
@@ -117,11 +138,13 @@ def running_cluster(folder: Path) -> Iterator[SparkCluster]:
 def start_daemon(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
     """Start a daemon of Spark's with its log in a file of the folder."""
     home = spark_home()
+    recovery = {"spark.deploy.recoveryMode": "FILESYSTEM", "spark.deploy.recoveryDirectory": str(folder / "recovery")}
+    options = AUTHENTICATION | recovery
     environment = os.environ | {
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": HOST,
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": " ".join(f"-D{name}={value}" for name, value in AUTHENTICATION.items()),
+        "SPARK_DAEMON_JAVA_OPTS": " ".join(f"-D{name}={value}" for name, value in options.items()),
         "_SPARK_AUTH_SECRET": SECRET,
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
     }

@@ -26,10 +26,10 @@ WIDE = {"HEADRACE_KERNELS": "always", "HEADRACE_DRIVER_ROWS": "0", "HEADRACE_BAT
 """Settings with which tasks compute all commits of new rows."""
 
 
-def snode_task(context: Context) -> Any:
+def snode_task(context: Context, name: str = "default") -> Any:
     from headrace_generators.snode import snode_dag
 
-    return snode_dag("default", context.settings).get_task("driver")
+    return snode_dag(name, context.settings).get_task("driver")
 
 
 def chunk_task(context: Context, stream: str, number: int) -> Any:

@@ -12,6 +12,7 @@ import yaml
 
 from headrace.cli.app import app
 from tests.deploy.kustomize import MANIFESTS, ROOT, find_command, read
+from tests.deploy.schemas import problems
 from tests.deploy.test_kubernetes import SECRETS
 from tests.docs.pages import CLUSTER_REASON, MACHINE_REASON, Block, parse_blocks
 
@@ -71,9 +72,9 @@ def test_the_manifest_of_the_page_changes_image_and_settings(tmp_path: Path) -> 
     subprocess.run(["cp", "-r", str(MANIFESTS / "base"), str(copy)], check=True)
     (folder / "kustomization.yaml").write_text(block.text.replace("../deploy/kubernetes/base", "../base"))
     rendered = subprocess.run([*command, str(folder)], capture_output=True, text=True, check=True).stdout
-    settings = next(
-        one for one in yaml.safe_load_all(rendered) if (one["kind"], one["metadata"]["name"]) == ("ConfigMap", "headrace")
-    )
+    manifests = list(yaml.safe_load_all(rendered))
+    assert [problem for manifest in manifests for problem in problems(manifest)] == []
+    settings = next(one for one in manifests if (one["kind"], one["metadata"]["name"]) == ("ConfigMap", "headrace"))
     assert settings["data"]["HEADRACE_WAREHOUSE"] == "s3://bucket/headrace"
     assert "image: registry.example/headrace:0.1.0" in rendered
     assert "image: headrace" not in rendered

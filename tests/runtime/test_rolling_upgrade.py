@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+import headrace
 from headrace.catalog.engines import open_engine
 from headrace.catalog.rows.metadata import VERSION_TABLE
 from headrace.context import Context
+from headrace.errors import SqlSyntaxError
+from headrace.model.job_parts import parts_of
 from headrace.model.jobs import JobState
 from headrace.runtime.context import open_context
 from headrace.runtime.driver import Driver
@@ -24,6 +27,7 @@ from headrace.runtime.lease import holder_name
 from headrace.runtime.metrics import Histogram
 from headrace.runtime.snode import Exit
 from headrace.settings import Settings, load
+from headrace.sql.tdengine.streams import TDengineStreams
 from tests.runtime.meters import START, Meters, readings
 from tests.runtime.test_sharing import are_complete, create_streams, owners, work
 from tests.runtime.test_snode import until
@@ -139,6 +143,33 @@ def test_drivers_are_replaced_by_the_next_release_one_after_the_other_and_back(
         release_next_version(tmp_path / "migrations again", newer)
         fleet.replace("default")
         fleet.run(meters)
+
+
+def test_a_release_that_does_not_know_an_option_stops_the_parts_that_it_gets(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = fleet.replace("default")
+    context.catalog.members.create(2, "default")
+    fleet.replace("snode2")
+    meters = Meters.create(context)
+    stream = meters.create_stream("TRIGGER AT_ONCE IGNORE EXPIRED 0 IGNORE UPDATE 0 PARTITIONS 2")
+    meters.write(readings(ROWS))
+    with monkeypatch.context() as older:
+        older.delitem(TDengineStreams.OPTIONS, "PARTITIONS")
+        work(fleet.drivers["snode2"])
+    work(fleet.drivers["default"])
+    first, second = parts_of(context.catalog.jobs.whole(stream))
+    assert (first.state, second.state) == (JobState.RUNNING, JobState.STOPPED)
+    assert second.reason is not None
+    assert second.reason.code == SqlSyntaxError.code
+    assert "PARTITIONS" in second.reason.message
+    assert 0 < len(meters.results()) < len(meters.expected()), "those of the other part"
+
+    fleet.replace("snode2")
+    with headrace.connect(settings=fleet.settings, database="db") as connection:
+        connection.execute("RESUME STREAM s")
+    for driver in fleet.drivers.values():
+        work(driver)
+    assert meters.results() == meters.expected()
+    assert rows_read(context) == {ROWS}
 
 
 @pytest.fixture

@@ -38,13 +38,36 @@ WAREHOUSE_VARIABLE: Final = "HEADRACE_TEST_WAREHOUSE"
 """Root of the warehouses of the environments of stream tests; not set for local folders."""
 REQUESTS: Final = re.compile(r'^minio_api_requests_total\{name="(\w+)".*type="s3"\} (\d+)', re.MULTILINE)
 MAX_BUILD_S: Final = 1_800
+VARIABLES: Final = {
+    "MINIO_ROOT_USER": USER,
+    "MINIO_ROOT_PASSWORD": PASSWORD,
+    "MINIO_BROWSER": "off",
+    "MINIO_PROMETHEUS_AUTH_TYPE": "public",
+    "MINIO_UPDATE": "off",
+}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Server:
-    """A running server."""
+    """A running server, with its data and its log in a folder."""
 
     url: str
+    program: Path
+    folder: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the server on its data, and wait until it answers."""
+        command = [str(self.program), "server", "--address", self.url.removeprefix("http://"), str(self.folder / "data")]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, env=os.environ | VARIABLES, stdout=log, stderr=log)
+        wait_until(self.is_alive, "MinIO to answer", details=(self.folder / "log").read_text)
+
+    def kill(self) -> None:
+        """Kill the server, and keep its data."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(60)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -112,24 +135,12 @@ def build(go: str, program: Path) -> None:
 def running_server(program: Path) -> Iterator[Server]:
     """Run a server, and end it afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="headrace-minio-"))
-    server = Server(f"http://127.0.0.1:{find_free_port()}")
-    address = server.url.removeprefix("http://")
-    variables = {
-        "MINIO_ROOT_USER": USER,
-        "MINIO_ROOT_PASSWORD": PASSWORD,
-        "MINIO_BROWSER": "off",
-        "MINIO_PROMETHEUS_AUTH_TYPE": "public",
-        "MINIO_UPDATE": "off",
-    }
-    with (folder / "log").open("wb") as log:
-        command = [str(program), "server", "--address", address, str(folder / "data")]
-        process = subprocess.Popen(command, env=os.environ | variables, stdout=log, stderr=log)
+    server = Server(f"http://127.0.0.1:{find_free_port()}", program, folder)
     try:
-        wait_until(server.is_alive, "MinIO to answer", details=(folder / "log").read_text)
+        server.start()
         yield server
     finally:
-        process.kill()
-        process.wait(60)
+        server.kill()
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -87,9 +87,9 @@ class Server:
         return name
 
     @contextmanager
-    def halted(self) -> Iterator[None]:
-        """Shut the server down for a while, and keep its data."""
-        self._process.send_signal(signal.SIGINT)
+    def halted(self, how: signal.Signals = signal.SIGINT) -> Iterator[None]:
+        """Shut the server down for a while, and keep its data. By `SIGQUIT` it stops at once, as in a crash."""
+        self._process.send_signal(how)
         self._process.wait(timeout=60)
         yield
         self._process = start_server(self._programs, self._folder, self._options)
