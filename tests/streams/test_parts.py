@@ -24,6 +24,8 @@ from headrace.streams.kind import STREAM
 from headrace.streams.sources.lag import measure_counters
 from headrace.streams.sources.parts import own_changes
 from headrace.streams.sources.reader import ChangeReader
+from headrace.streams.state.store import StateStore
+from headrace.streams.timeline import Timeline, TimelineChoice, read_timeline
 from tests.streams.effort import drawn, drawn_profiles
 from tests.streams.environment import START, StreamEnvironment, assert_accounted, open_environment, open_profile
 from tests.streams.killing import FAILPOINTS, STREAMS, Campaign
@@ -265,6 +267,32 @@ def test_users_see_one_stream(tmp_path: Path) -> None:
         assert jobs.parts() == []
         connection.execute(f"create stream s {stream.format(2)}")
         assert_complete(connection)
+
+
+def test_the_timeline_shows_the_open_windows_of_all_parts(tmp_path: Path) -> None:
+    with connect(tmp_path) as connection:
+        context = connection.session.context
+        connection.execute(f"create stream s partitions 3 into o as {QUERY} partition by tbname interval(1m)")
+
+        def timeline() -> Timeline:
+            return read_timeline(context, record(connection), TimelineChoice(), 100)
+
+        insert(connection, 0)
+        connection.settle()
+        assert timeline().is_state_read
+        assert sorted((window.values for window in timeline().windows), key=str) == [(1, number) for number in range(8)]
+        assert not any(window.is_closed or window.is_written for window in timeline().windows)
+
+        insert(connection, 120, 1)  # the watermark of one part passes its windows
+        connection.settle()
+        closed = [window.values for window in timeline().windows if window.is_written]
+        own = numbers_of(pa.array([f"m{number}" for number in range(8)]), 3)
+        assert sorted(closed, key=str) == [(1, number) for number in range(8) if own[number] == own[0]]
+        assert len(timeline().windows) == 9
+
+        StateStore(context.state_uri, part_ids(record(connection).definition)[own[0]], 0).clear()
+        assert not timeline().is_state_read
+        assert len(timeline().windows) == 8, "all but the open window of the part without a checkpoint"
 
 
 def test_rows_in_quarantine_belong_to_parts(tmp_path: Path) -> None:

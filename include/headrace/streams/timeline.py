@@ -1,7 +1,7 @@
-"""The latest windows of a stream, for those who look at it: from its target, its last checkpoint, and its notes.
+"""The latest windows of a stream, for those who look at it: from its target, its last checkpoints, and its notes.
 
-Nothing here needs Spark. What is read is bounded: the target's rows of a few subtables from an instant on, and a checkpoint that is
-not large.
+Nothing here needs Spark. What is read is bounded: the target's rows of a few subtables from an instant on, and checkpoints that
+are not large.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.compute.columnar import UnsupportedError
 from headrace.compute.plan import WEND, WSTART
 from headrace.context import Context
 from headrace.errors import Error, NotSupportedError
-from headrace.model.job_parts import part_ids
+from headrace.model.job_parts import part_ids, parts_of
 from headrace.model.jobs import JobRecord
 from headrace.model.window_notes import WindowNote
 from headrace.model.windows import WindowGrid
@@ -103,7 +103,8 @@ class Timeline:
         chosen: The one whose windows these are; None if they are those of all.
         columns: The names of the values.
         watermark: Epoch milliseconds; None before the first row.
-        is_state_read: False if the checkpoint is missing or too large, so that windows that are not written are not known.
+        is_state_read: False if the checkpoint, or that of a part, is missing or too large, so that not all windows
+            that are not written are known.
         earlier: Where the first one starts, if there are windows before it.
     """
 
@@ -188,15 +189,17 @@ class TimelineReader:
         self.ticks_per_ms = plan.query.precision.ticks_per_second / 1000
 
     def read(self, listed: Sequence[str], chosen: str | None, limit: int) -> Timeline:
-        state = self.read_state()
-        progress = self.record.progress
-        closed_until = progress.watermark if state is None else state.closed_until(self.plan.watermark)
+        read = self.read_states()
+        states = [state for state in read if state is not None]
+        is_state_read = len(states) == len(read)
+        ends = [end for state in states if (end := state.closed_until(self.plan.watermark)) is not None]
+        closed_until = min(ends, default=None) if is_state_read else self.record.progress.watermark
         # Without a choice there may be groups that have no subtable yet.
         only = [chosen] if chosen is not None else None if self.choice.tag is None else list(listed)
         stored = self.read_target(listed if only is None else only, limit + 1, closed_until)
         windows = {(window.series, window.start): window for window in stored}
-        if state is not None:
-            self.add_state(windows, state, only, closed_until)
+        for state in states:
+            self.add_state(windows, state, only)
         first = min((start for _, start in windows), default=None)
         noted = [note for id in part_ids(self.record.definition) for note in self.context.catalog.window_notes.all(id)]
         notes = [note for note in noted if only is None or note.series in only]
@@ -205,7 +208,7 @@ class TimelineReader:
         latest, earlier = cut_page(sorted(shown, key=lambda window: (window.start, window.series), reverse=True), limit)
         watermark = None if closed_until is None else self.ms(closed_until)
         series = sorted({*listed, *(window.series for window in latest)}) if chosen is None else listed
-        return Timeline(tuple(series), {}, {}, chosen, self.plan.columns[1:], watermark, state is not None, tuple(latest), earlier)
+        return Timeline(tuple(series), {}, {}, chosen, self.plan.columns[1:], watermark, is_state_read, tuple(latest), earlier)
 
     def ms(self, ticks: int) -> int:
         """Convert ticks of the source to epoch milliseconds."""
@@ -267,26 +270,18 @@ class TimelineReader:
             )
         ]
 
-    def read_state(self) -> StreamState | None:
-        """Return the state at the stream's position; None if there is none, or it is large or in parts, or was just replaced."""
-        position = self.record.progress.position
-        store = StateStore(self.context.state_uri, self.plan.id, 0)
-        if position is None or self.plan.part is not None or store.size() > MAX_STATE_BYTES:
-            return None
-        with suppress(Error):
-            return store.read(position.batch)
-        return None
+    def read_states(self) -> list[StreamState | None]:
+        """Return the state of each part at its position; None if there is none, or it was just replaced, or all are large."""
+        parts = [(StateStore(self.context.state_uri, one.definition.id, 0), one.progress.position) for one in parts_of(self.record)]
+        if sum(store.size() for store, _ in parts) > MAX_STATE_BYTES:
+            return [None] * len(parts)
+        return [None if position is None else read_or_none(store, position.batch) for store, position in parts]
 
-    def add_state(
-        self,
-        windows: dict[tuple[str, int], TimelineWindow],
-        state: StreamState,
-        only: Sequence[str] | None,
-        closed_until: int | None,
-    ) -> None:
+    def add_state(self, windows: dict[tuple[str, int], TimelineWindow], state: StreamState, only: Sequence[str] | None) -> None:
         """Add the windows in state: their ends, and the values of those that the target does not have."""
         if state.windows is None or state.windows.num_rows == 0:
             return
+        closed_until = state.closed_until(self.plan.watermark)
         in_state = state.windows.to_table()
         in_state = in_state.take(pa.array(np.argsort(to_numpy(in_state[WSTART]))[-MAX_STATE_WINDOWS:]))
         series = TargetGroups(self.context, self.plan).identify(in_state)[1]
@@ -312,6 +307,12 @@ class TimelineReader:
             finished = kernels.finish(kernels.carried(in_state))
             return plain_rows([finished[f"o{index}"] for index in range(1, len(self.plan.columns))])
         return None
+
+
+def read_or_none(store: StateStore, batch: int) -> StreamState | None:
+    with suppress(Error):
+        return store.read(batch)
+    return None
 
 
 def cut_page(windows: list[TimelineWindow], limit: int) -> tuple[list[TimelineWindow], int | None]:
