@@ -14,13 +14,18 @@ from statistics import median
 from typing import Final
 
 import psutil
+import pyarrow as pa
+from deltalake import DeltaTable
 
 import headrace
 from headrace.catalog.engines import open_engine
 from headrace.model.positions import source_id
+from headrace.pipes.events import DEVICE, TIME
+from headrace.pipes.sinks.delta_layouts import DAY
 from headrace.runtime.table_maintenance import maintain
 from headrace.settings import Settings, load
 from headrace.storage.delta.handles import rows_uri
+from headrace.storage.types import MICROSECONDS
 from tests.soak.pipes import compare_pipes, create_pipe_sql
 from tests.soak.run import EQUAL, has_handled, outcome, status
 from tests.soak.streams import TABLES, create_stream_sql
@@ -36,6 +41,7 @@ CONTINUOUS_QUERY: Final = (
     "SELECT count(a) INTO root.counted.first(n) FROM root.soak.readings.readings_0 GROUP BY (10s) END"
 )
 COMPRESSED_CLOCK: Final = {"HEADRACE_METRICS_INTERVAL_S": "1", "HEADRACE_METRICS_KEEP_S": "60"}
+LOG_HISTORY: Final = "interval 20 seconds"
 SAMPLES: Final = 100
 SUBTABLES: Final = 12
 LATE_MS: Final = 60_000
@@ -203,11 +209,19 @@ def on_compressed_clock() -> Iterator[None]:
 
 def create_jobs(connection: headrace.Connection, settings: Settings) -> None:
     """Create the table, and the streams, the pipe and the continuous query on it."""
+    create_archive(settings)
     for sql in (TABLES[0], *map(create_stream_sql, STREAMS)):
         connection.execute(sql)
     with headrace.connect(settings=settings, dialect="iotdb") as trees:
         for sql in ("CREATE DATABASE root.counted", CONTINUOUS_QUERY, create_pipe_sql(PIPE, settings)):
             trees.execute(sql)
+
+
+def create_archive(settings: Settings) -> None:
+    """Create the table of the pipe's sink, whose log stays for seconds."""
+    schema = pa.schema([(TIME, MICROSECONDS), (DEVICE, pa.string()), (DAY, pa.date32())])
+    properties = {"delta.logRetentionDuration": LOG_HISTORY}
+    DeltaTable.create(f"{settings.home.parent}/{PIPE}", schema, partition_by=[DAY], configuration=properties)
 
 
 def write(writer: Writer, meter: Meter, commits: int, beside: Callable[[int], Iterable[Sample]]) -> list[Sample]:

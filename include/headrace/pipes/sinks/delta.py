@@ -34,7 +34,9 @@ SMALL_FILE_BYTES: Final = 8 << 20
 VACUUM_S: Final = 3_600.0
 """How often files that were replaced are removed, once they are older than `HISTORY`."""
 HISTORY: Final = "interval 1 days"
-PROPERTIES: Final = {"delta.deletedFileRetentionDuration": HISTORY, "delta.logRetentionDuration": HISTORY}
+LOG_HISTORY: Final = "interval 1 hours"
+"""How long entries of the log stay. Each commit lists them: with 4,000, a batch takes four times as long."""
+PROPERTIES: Final = {"delta.deletedFileRetentionDuration": HISTORY, "delta.logRetentionDuration": LOG_HISTORY}
 NULL_IF_DELETED: Final = "CASE WHEN s.{0} IS NOT NULL THEN NULL ELSE t.{0} END"
 """What remains of a column's value when the rows to erase have one there."""
 
