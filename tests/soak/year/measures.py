@@ -28,8 +28,8 @@ CONTROL: Final = "INSERT into a new table"
 """What takes as long in every tenth, unless programs that share the caches and cores do more: other times are seen beside it."""
 MAX_MEMORY_GROWTH: Final = 1.05
 """Of memory, the last tenth by the fifth: caches that have a bound fill first."""
-MIN_COUNT: Final = 40
-"""Counts below this are flat: one file more or less is no growth."""
+MIN_COUNT: Final = 64
+"""Counts below this are flat: a few files more or less, such as those that are being read, are no growth."""
 MIN_MB: Final = 1.0
 OF_HISTORY: Final = ("files of log of", "files of data of", "files of changes of")
 MAX_ENTRIES: Final = 2 * CHECKPOINT_INTERVAL_VERSIONS
