@@ -37,9 +37,10 @@ def hidden_columns(plan: StreamPlan) -> tuple[Column, ...]:
 
 
 def tag_columns(plan: StreamPlan) -> tuple[Column, ...]:
-    """Return the tags of a target that say what its groups are. Delta Lake ignores the case of names."""
+    """Return the tags of a target that a stream has values for. Delta Lake ignores the case of names."""
     taken = {name.lower() for name in (plan.target.series_key, MARK.name, *(column.name for column in plan.target.columns))}
-    return tuple(Column(tag.name, tag.type) for tag in plan.groups.tags if tag.name.lower() not in taken)
+    tags = (tag for tag in plan.groups.tags if tag.column is not None)
+    return tuple(Column(tag.name, tag.type) for tag in tags if tag.name.lower() not in taken)
 
 
 def with_columns(target: Table, columns: tuple[Column, ...]) -> Table:
