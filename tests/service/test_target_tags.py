@@ -184,8 +184,8 @@ def test_an_existing_target_gets_the_columns_with_its_stream(meters: headrace.Co
 def test_streams_without_tags_add_no_columns(meters: headrace.Connection) -> None:
     create(meters, target="o", rest="interval(1m)")
     names = [column.name for column in delta(meters).schema().fields]
-    version = delta(meters).version()
     meters.execute("drop stream s")
+    version = delta(meters).version()
     meters.execute(f"create stream other trigger at_once into o as {WINDOWS} interval(1m)")
     assert [column.name for column in delta(meters).schema().fields] == names
     assert delta(meters).version() == version, "a stream that changes no columns does not wait for the target's lock"
