@@ -42,6 +42,7 @@ OTHERS: Final = {
     "runtime/signals.py": "this process",
     "runtime/snode_client.py": "snodes, which the catalog names",
     "service/remote_connection.py": "the snode that a client names",
+    "storage/spark/java.py": "the address of this machine",
     "trees/trigger_instances.py": "the name of this machine",
     "trigger/alert_manager.py": "user code, in its code host",
 }

@@ -18,6 +18,7 @@ from headrace.runtime.dag_ids import BACKFILL_POOL, QUERY_POOL, SPARK_CONNECTION
 from headrace.runtime.login import USER, AirflowHome, read_json
 from headrace.runtime.processes import SYSTEM_VARIABLE
 from headrace.settings import Settings
+from headrace.storage.spark.java import host_variables
 
 PRELOADED: Final = (
     "airflow.executors.local_executor",
@@ -92,6 +93,7 @@ def _headrace_variables(settings: Settings) -> dict[str, str]:
         "PATH": os.pathsep.join((str(binaries), os.environ.get("PATH", os.defpath))),
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONUNBUFFERED": "1",
+        **host_variables(settings.spark_master),
         **settings_environment(settings),
         # Who may log in to this Airflow may read the home, and with it everything.
         "HEADRACE_PAGE_USERS": settings.page_users or json.dumps({USER: ADMINISTRATOR}),

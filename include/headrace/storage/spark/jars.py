@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from headrace.errors import ConfigurationError
-from headrace.storage.spark.java import check_java
+from headrace.storage.spark.java import check_java, host_variables
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 # Dependencies of Delta that Spark's distribution contains. Without these exclusions 33 modules are fetched instead of 7.
@@ -170,7 +170,7 @@ def resolve(jars: JarSet, scratch: Path) -> list[Path]:
     home = spark_home()
     command = [str(home / "bin" / "spark-submit"), "--packages", jars.packages]
     command += [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
-    environment = os.environ | {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
+    environment = os.environ | host_variables("local") | {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
         [*command, str(scratch / "nothing.py")],
         capture_output=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -43,3 +44,17 @@ def check_java() -> str:
     if major < min(SUPPORTED):
         raise ConfigurationError(f"Java {version} at {java} is too old for Spark", hint=INSTALL_HINT)
     return version
+
+
+def host_variables(master: str) -> dict[str, str]:
+    """Return variables with which a local Spark starts although no address belongs to the machine's name.
+
+    In a container without a network none does, and Spark then fails. Executors on other machines need a name that has one.
+    """
+    if not master.startswith("local") or os.environ.keys() & {"SPARK_LOCAL_HOSTNAME", "SPARK_LOCAL_IP"}:
+        return {}
+    try:
+        socket.getaddrinfo(socket.gethostname(), None)
+    except OSError:
+        return {"SPARK_LOCAL_HOSTNAME": "localhost"}
+    return {}

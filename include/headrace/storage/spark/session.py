@@ -15,7 +15,7 @@ from headrace.settings import Settings
 from headrace.storage.object_store import ObjectStore
 from headrace.storage.spark.gateway import keep_classes, launch_jvm
 from headrace.storage.spark.jars import cache_directory, spark_home, spark_jars
-from headrace.storage.spark.java import check_java
+from headrace.storage.spark.java import check_java, host_variables
 from headrace.storage.spark.python_calls import define_in
 
 if TYPE_CHECKING:
@@ -162,6 +162,7 @@ def start_session(
     at_launch = launch_conf(settings, role, archive)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["SPARK_HOME"] = str(spark_home())
+    os.environ.update(host_variables(settings.spark_master))
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("headrace").master(settings.spark_master)
