@@ -8,7 +8,7 @@ PROPERTIES := $(patsubst %,tests/streams/test_%.py,windows batching maintained f
 PROSE := include plugins dags spark_jobs benchmarks bin deploy docs Makefile Dockerfile docker-compose.yaml README.md CHANGELOG.md CONTRIBUTING.md
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test campaign campaign-streams campaign-kills campaign-external campaign-failures campaign-powercuts campaign-cases campaign-combinations campaign-statements campaign-bytes campaign-leaks campaign-year conformance soak s3-server iotdb-server test-airflow test-object-store compose-processes upgrade compare-iotdb check format setup bench lock docs screenshots site clean
+.PHONY: help demo test campaign campaign-streams campaign-kills campaign-external campaign-failures campaign-powercuts campaign-cases campaign-combinations campaign-statements campaign-bytes campaign-leaks campaign-year conformance soak s3-server iotdb-server test-airflow test-object-store compose-processes image-check upgrade compare-iotdb check format setup bench lock docs screenshots site clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -76,6 +76,9 @@ test-object-store: setup ## Test streams with their tables on an S3 server (ARGS
 
 compose-processes: setup ## Run the services of docker-compose.yaml as plain processes, and use them (Linux, root, PostgreSQL, Go 1.24)
 	$(BIN)/python -m tests.compose
+
+image-check: setup ## Build the Dockerfile on a base of Debian's packages, and run and use the services in containers (Linux, root, Podman, debootstrap, catatonit, Go 1.24)
+	$(BIN)/python -m tests.compose --image
 
 upgrade: setup ## Replace drivers of an earlier revision by those of this one while streams run, and back (FROM=HEAD~20)
 	HEADRACE_UPGRADE_FROM=$(or $(FROM),HEAD~20) bin/run-tests tests/runtime/test_rolling_upgrade.py

@@ -36,7 +36,9 @@ class Service:
     command: tuple[str, ...]
     environment: Mapping[str, str]
     volumes: Mapping[str, str]
-    """Names of volumes by their path in the service. Those without a name are folders of its own, which each service has here."""
+    """Names of volumes by their path in the service."""
+    folders: tuple[str, ...]
+    """Paths of volumes without a name, which go with the container."""
     configs: Mapping[str, str]
     """Contents of files by their path in the service."""
     conditions: Mapping[str, str]
@@ -94,6 +96,7 @@ def build(content: Mapping[str, Any], name: str, number: int, count: int) -> Ser
         command=tuple(map(str, fields.get("command", ()))),
         environment={key: str(value) for key, value in fields.get("environment", {}).items()},
         volumes={target: volume for volume, _, target in (text.partition(":") for text in fields.get("volumes", ())) if target},
+        folders=tuple(text for text in fields.get("volumes", ()) if ":" not in text),
         configs={each["target"]: content["configs"][each["source"]]["content"] for each in fields.get("configs", ())},
         conditions={other: each["condition"] for other, each in fields.get("depends_on", {}).items()},
         health=health_check(fields["healthcheck"]) if "healthcheck" in fields else None,
